@@ -1,0 +1,35 @@
+"""Graph metanetworks: neural networks as graphs, and graph networks that process them."""
+
+from graph_metanetworks import testing
+from graph_metanetworks.errors import (
+    StateDictMismatch,
+    TraceError,
+    UnsupportedOperation,
+    UnusedParameters,
+)
+from graph_metanetworks.graph import EdgeBlock, NodeGroup, ParameterGraph
+from graph_metanetworks.symmetry.group import Automorphism, Symmetry
+from graph_metanetworks.trace.declare import Declaration, declare
+from graph_metanetworks.trace.rules.registry import remove_rule, rule
+from graph_metanetworks.trace.tracer import Tracer, trace
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Automorphism",
+    "Declaration",
+    "EdgeBlock",
+    "NodeGroup",
+    "ParameterGraph",
+    "StateDictMismatch",
+    "Symmetry",
+    "TraceError",
+    "Tracer",
+    "UnsupportedOperation",
+    "UnusedParameters",
+    "declare",
+    "remove_rule",
+    "rule",
+    "testing",
+    "trace",
+]

@@ -1,0 +1,87 @@
+"""Which elements of a parameter lie on the edges of a block."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Elements:
+    """A strided view of the flattened parameter, or an explicit list of elements.
+
+    >>> Elements((3, 2), offset=0, strides=(1, 3)).index().tolist()     # the transpose of a 2 x 3 matrix
+    [[0, 3], [1, 4], [2, 5]]
+    """
+
+    shape: tuple[int, ...]
+    offset: int = 0
+    strides: tuple[int, ...] = ()
+    listed: Tensor | None = None  # int64 of `shape`; overrides the strides
+
+    @staticmethod
+    def all_of(shape: tuple[int, ...]) -> Elements:
+        """Every element in its natural order, seen with the given shape."""
+        return Elements(shape, 0, contiguous_strides(shape))
+
+    def is_all_of(self, numel: int) -> bool:
+        return (
+            self.listed is None
+            and self.offset == 0
+            and prod(self.shape) == numel
+            and all(
+                n == 1 or s == t
+                for n, s, t in zip(
+                    self.shape, self.strides, contiguous_strides(self.shape), strict=True
+                )
+            )
+        )
+
+    def index(self) -> Tensor:
+        """Position in the flattened parameter of each element of the block."""
+        if self.listed is not None:
+            return self.listed
+        index = torch.full((), self.offset, dtype=torch.int64, device="cpu")
+        for dim, (length, stride) in enumerate(zip(self.shape, self.strides, strict=True)):
+            steps = torch.arange(length, device="cpu") * stride
+            index = index + steps.view([-1 if i == dim else 1 for i in range(len(self.shape))])
+        return index.expand(self.shape)
+
+    def read(self, flat: Tensor) -> Tensor:
+        """Values on the edges, `[n, ...] -> [edges, ...]`, from the flattened parameter."""
+        channels = flat.shape[1:]
+        if self.listed is not None:
+            return flat[self.listed.reshape(-1).to(flat.device)]
+        flat = flat.contiguous()
+        inner = prod(channels)
+        view = flat.as_strided(
+            (*self.shape, *channels),
+            (*(stride * inner for stride in self.strides), *contiguous_strides(channels)),
+            flat.storage_offset() + self.offset * inner,
+        )
+        return view.reshape(-1, *channels)
+
+    def write(self, flat: Tensor, values: Tensor) -> None:
+        """The inverse of `read`, in place on a contiguous `flat`."""
+        channels = flat.shape[1:]
+        if self.listed is not None:
+            flat[self.listed.reshape(-1).to(flat.device)] = values
+            return
+        inner = prod(channels)
+        view = flat.as_strided(
+            (*self.shape, *channels),
+            (*(stride * inner for stride in self.strides), *contiguous_strides(channels)),
+            flat.storage_offset() + self.offset * inner,
+        )
+        view.copy_(values.reshape(view.shape))
+
+
+def contiguous_strides(shape: tuple[int, ...] | torch.Size) -> tuple[int, ...]:
+    strides, step = [], 1
+    for length in reversed(shape):
+        strides.append(step)
+        step *= max(1, length)
+    return tuple(reversed(strides))

@@ -1,0 +1,19 @@
+"""Errors. Each message says what happened, where, and what to do next."""
+
+from __future__ import annotations
+
+
+class TraceError(ValueError):
+    """A network, its example or its weights do not fit together; the message says how."""
+
+
+class UnsupportedOperation(TraceError):
+    """The network uses an operation for which no rule is known."""
+
+
+class UnusedParameters(TraceError):
+    """The example input never reached some parameters, so nothing is known about their symmetry."""
+
+
+class StateDictMismatch(TraceError):
+    """A state dict or an edge vector does not belong to this parameter graph."""

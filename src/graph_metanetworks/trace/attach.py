@@ -1,0 +1,153 @@
+"""Attach parameters by their axes where no operation showed them as edges.
+
+Parameters that went through arithmetic (low-rank updates, norms of weights), rows that the example never read, and
+uses in which an axis that is permuted would not be visible at either end: nodes are those along the parameter's
+own axes, taken from nearby if an operation said so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+
+import torch
+from torch import Tensor
+
+from graph_metanetworks.symmetry.axes import Dim, is_pinned, leaves, variables
+from graph_metanetworks.trace.builder import Builder, Edges, Loose
+from graph_metanetworks.trace.labels import NOTHING, View, lay_along, pattern
+
+
+def attach_the_rest(
+    builder: Builder, shapes: Mapping[str, tuple[int, ...]], dims: Mapping[str, list[Dim]]
+) -> None:
+    """Make edges for every parameter element that has none yet."""
+    _drop_blind_edges(builder)
+    loose = {}
+    for one in builder.loose:
+        loose.setdefault(one.parameter, one)
+    for name, shape in shapes.items():
+        if 0 in shape:
+            continue
+        missing = _missing(builder, name, shape)
+        if missing is not None:
+            near = loose.get(name, Loose(name, name.rpartition(".")[0]))
+            _attach_by_axes(builder, near, missing, shape, dims[name])
+
+
+def _drop_blind_edges(builder: Builder) -> None:
+    """Undo uses in which a permuted axis of the parameter is not visible in the nodes at either end."""
+    kept = []
+    for edges in builder.edges:
+        if edges.view is not None and _is_blind(builder, edges):
+            nearby = _nodes_along(builder, edges)
+            builder.loose.insert(0, Loose(edges.view.parameter, edges.path, nearby))
+        else:
+            kept.append(edges)
+    builder.edges = kept
+
+
+def _is_blind(builder: Builder, edges: Edges) -> bool:
+    assert edges.view is not None
+    needed = {
+        v
+        for d in pattern(edges.view.label)
+        for v in variables(edges.dims[d])
+        if not v.pinned and v.size > 1
+    }
+    if not needed:
+        return False
+    shown = {
+        v
+        for end in (edges.source, edges.target)
+        for group in builder.groups_in(end)
+        for v in variables(group.dim)
+    }
+    return not needed <= shown
+
+
+def _nodes_along(builder: Builder, edges: Edges) -> list[tuple[Dim, Tensor]]:
+    groups = [g for end in (edges.source, edges.target) for g in builder.groups_in(end)]
+    return [(g.dim, torch.arange(g.start, g.start + g.size)) for g in groups if g.size > 1]
+
+
+def _missing(builder: Builder, name: str, shape: tuple[int, ...]) -> Tensor | None:
+    """The elements that lie on no edge yet; None if there are none."""
+    views = [e.view for e in builder.edges if e.view is not None and e.view.parameter == name]
+    total = prod(shape)
+    if any(view.elements().is_all_of(total) or _is_whole(view, total) for view in views):
+        return None
+    covered = torch.zeros(total, dtype=torch.bool, device="cpu")
+    for view in views:
+        index = view.dense().reshape(-1)
+        covered[index[index >= 0]] = True
+    if bool(covered.all()):
+        return None
+    every = torch.arange(total, device="cpu")
+    return torch.where(covered, NOTHING, every).view(shape)
+
+
+def _is_whole(view: View, total: int) -> bool:
+    """A strided view that shows each element once shows all of them if it has as many."""
+    label = view.label
+    if label.device.type != "meta" or label.numel() != total or label.storage_offset():
+        return False
+    step = 1
+    for stride, length in sorted((label.stride(d), label.size(d)) for d in pattern(label)):
+        if stride != step:
+            return False
+        step *= length
+    return True
+
+
+def _attach_by_axes(
+    builder: Builder, near: Loose, missing: Tensor, shape: tuple[int, ...], dims: list[Dim]
+) -> None:
+    ends: list[Tensor] = []
+    for index, dim in enumerate(dims):
+        nodes = _nodes_for(builder, near, dim, shape[index])
+        if nodes is not None:
+            ends.append(lay_along(nodes, index, len(shape)))
+    ends.sort(key=lambda end: (builder.depths(end)[0], int(end.min())))
+    while len(ends) > 2:  # more permuted axes than an edge has ends: one end stands for pairs
+        ends[:2] = [_pairs(builder, near, ends[0], ends[1])]
+    depth = builder.depths(ends[-1])[1] if ends else 1
+    while len(ends) < 2:
+        node = builder.node("parameter", near.path, max(0, depth - 1 + len(ends)))
+        ends.insert(0, node.view([1] * len(shape)))
+    source, target = (end.expand(shape) for end in ends)
+    whole = bool((missing >= 0).all())
+    view = View.whole(near.parameter, shape) if whole else View(near.parameter, missing)
+    kind = "weight" if len(shape) > 1 else "shift"
+    builder.attach(kind, view, dims, source, target, near.path)
+
+
+def _nodes_for(builder: Builder, near: Loose, dim: Dim, length: int) -> Tensor | None:
+    """The nodes along an axis: nearby ones, any others, or new ones; None for a pinned axis without any."""
+    axes = leaves(dim)
+    if length == 1:
+        return None
+    for nearby, nodes in near.nearby:
+        if leaves(nearby) == axes and nodes.numel() == length:
+            return nodes
+    if is_pinned(dim):
+        return None
+    for group in builder.groups:
+        if group.size == length and leaves(group.dim) == axes:
+            return torch.arange(group.start, group.start + length, device="cpu")
+    lowest = min((builder.depths(nodes)[0] for _, nodes in near.nearby), default=0)
+    return builder.nodes("axis", near.path, axes, length, lowest)
+
+
+def _pairs(builder: Builder, near: Loose, first: Tensor, second: Tensor) -> Tensor:
+    shape = torch.broadcast_shapes(first.shape, second.shape)
+    along = pattern(first.expand(shape)) | pattern(second.expand(shape))
+    axes = [[] for _ in shape]
+    for end in (first, second):
+        for d in pattern(end):
+            axes[d] = list(builder.group_of(int(end.min())).dim)
+    depth = builder.depths(first, second)[1] + 1
+    pair = builder.label("product", near.path, shape, axes, along, depth)
+    builder.connect("product", first.expand(shape), pair, near.path)
+    builder.connect("product", second.expand(shape), pair, near.path)
+    return pair

@@ -1,0 +1,137 @@
+"""From an interpreted tape to a parameter graph."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from graph_metanetworks.graph import EdgeBlock, NodeGroup, Parameter, ParameterGraph
+from graph_metanetworks.symmetry.axes import Dim, is_pinned, leaves, pin, variables
+from graph_metanetworks.symmetry.group import Symmetry
+from graph_metanetworks.symmetry.settle import settle
+from graph_metanetworks.trace.attach import attach_the_rest
+from graph_metanetworks.trace.attention import (
+    duty_of_nodes,
+    head_index,
+    index_heads,
+    name_attention_edges,
+    share_middle,
+)
+from graph_metanetworks.trace.blocks import make_blocks
+from graph_metanetworks.trace.builder import Builder
+from graph_metanetworks.trace.interpreter import Interpreter
+from graph_metanetworks.trace.value import Value
+
+NEURONS = {"neuron", "channel", "sum", "product", "context", "pool", "feature"}
+
+
+def finish(
+    trace: Interpreter,
+    parameters: Sequence[Parameter],
+    dims: Mapping[str, list[Dim]],
+    outputs: Sequence[Value],
+    *,
+    attention: str,
+    heads: str,
+    ignored: frozenset[str],
+    name: str,
+) -> ParameterGraph:
+    builder = trace.builder
+    _pin_outputs(builder, outputs)
+    _pin_unreached(trace, dims)
+    if attention == "shared":
+        trace.notes += share_middle(builder)
+    if heads == "index":
+        index_heads(builder)
+    _settle(trace)
+    shapes = {p.name: p.shape for p in parameters}
+    attach_the_rest(builder, shapes, dims)
+    _settle(trace)
+    duty = duty_of_nodes(builder)
+    blocks = name_attention_edges(make_blocks(builder.edges, shapes), builder, duty)
+    _set_depths(builder, blocks)
+    by_name = {
+        name: tuple(leaves(dim) for dim in dims[p.name])
+        for p in parameters
+        for name in (p.name, *p.tied)
+    }
+    nodes = tuple((group.start, leaves(group.dim)) for group in builder.groups)
+    return ParameterGraph(
+        groups=tuple(_node_group(group) for group in builder.groups),
+        blocks=tuple(blocks),
+        parameters=tuple(parameters),
+        symmetry=Symmetry(by_name, nodes, builder.num_nodes),
+        ignored=ignored,
+        notes=tuple(dict.fromkeys(trace.notes)),
+        node_head=head_index(builder) if heads == "index" else None,
+        name=name,
+    )
+
+
+def _node_group(group) -> NodeGroup:
+    indexed = group.indexed and is_pinned(group.dim)
+    return NodeGroup(
+        group.name, group.kind, group.size, group.start, group.depth, group.activation, indexed
+    )
+
+
+def _pin_outputs(builder: Builder, outputs: Sequence[Value]) -> None:
+    for value in outputs:
+        for dim in value.dims:
+            pin(dim, "output")
+        for label in value.labels:
+            for group in builder.groups_in(label):
+                if group.kind in NEURONS:
+                    group.kind, group.indexed = "output", True
+
+
+def _pin_unreached(trace: Interpreter, dims: Mapping[str, list[Dim]]) -> None:
+    """Nothing is known about axes that never met an activation in this example."""
+    reached = {v for dims in trace.reached for dim in dims for v in variables(dim)}
+    for name, own in dims.items():
+        for dim in own:
+            for v in variables(dim):
+                if v not in reached:
+                    pin([v], f"'{name}' was not reached by the example")
+
+
+def _settle(trace: Interpreter) -> None:
+    settle([*trace.types, *([group.dim] for group in trace.builder.groups)])
+
+
+def _set_depths(builder: Builder, blocks: Sequence[EdgeBlock]) -> None:
+    """Depth is the longest path from an input; sources of parameters lie one above what they act on."""
+    number = {id(group): i for i, group in enumerate(builder.groups)}
+    after: dict[int, set[int]] = defaultdict(set)
+    entering = [0] * len(builder.groups)
+    for block in blocks:
+        sources = [number[id(g)] for g in builder.groups_in(block.source)]
+        targets = [number[id(g)] for g in builder.groups_in(block.target)]
+        for source in sources:
+            for target in targets:
+                if source != target and target not in after[source]:
+                    after[source].add(target)
+                    entering[target] += 1
+    roots = {i for i, group in enumerate(builder.groups) if not entering[i]}
+    depth = [0] * len(builder.groups)
+    waiting = sorted(roots)
+    order = []
+    while waiting:
+        current = waiting.pop()
+        order.append(current)
+        for target in after[current]:
+            if current not in roots or builder.groups[current].kind == "input":
+                depth[target] = max(depth[target], depth[current] + 1)
+            else:
+                depth[target] = max(depth[target], 1)
+            entering[target] -= 1
+            if not entering[target]:
+                waiting.append(target)
+    if len(order) < len(builder.groups):  # recurrent connections: keep the depth of first use
+        return
+    for index, group in enumerate(builder.groups):
+        group.depth = depth[index]
+        if index in roots and group.kind not in ("input", "constant", "vocabulary"):
+            group.depth = max(0, min((depth[t] for t in after[index]), default=1) - 1)
+
+

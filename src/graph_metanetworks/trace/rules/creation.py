@@ -1,0 +1,62 @@
+"""Tensors made from nothing: constant along every dimension."""
+
+from __future__ import annotations
+
+from graph_metanetworks.symmetry.axes import fixed, free
+from graph_metanetworks.trace.interpreter import Call
+from graph_metanetworks.trace.rules.registry import rule
+from graph_metanetworks.trace.value import Role, Value
+
+
+@rule(
+    "zeros",
+    "ones",
+    "full",
+    "empty",
+    "empty_strided",
+    "scalar_tensor",
+    "zeros_like",
+    "ones_like",
+    "full_like",
+    "empty_like",
+    "new_zeros",
+    "new_ones",
+    "new_full",
+    "new_empty",
+    "new_empty_strided",
+    "fill",
+    "zero",
+)
+def uniform(call: Call) -> Value:
+    return Value(Role.CONSTANT, [free(n, call.name, generic=True) for n in call.out.shape])
+
+
+@rule(
+    "arange",
+    "linspace",
+    "logspace",
+    "eye",
+    "tril_indices",
+    "triu_indices",
+    "randn",
+    "rand",
+    "randint",
+    "randperm",
+    "hann_window",
+    "hamming_window",
+)
+def varied(call: Call) -> Value:
+    return Value(Role.CONSTANT, [fixed(n, call.name) for n in call.out.shape])
+
+
+@rule(
+    "_local_scalar_dense",
+    "is_nonzero",
+    "_assert_async",
+    "_assert_tensor_metadata",
+    "equal",
+    "sym_size",
+    "is_same_size",
+)
+def no_tensor(call: Call) -> list[Value]:
+    return []

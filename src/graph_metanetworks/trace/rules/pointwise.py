@@ -1,0 +1,173 @@
+"""Elementwise operations: axes that meet in one place are permuted alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from graph_metanetworks.symmetry.axes import Dim, fixed, unify_dims
+from graph_metanetworks.trace import wiring
+from graph_metanetworks.trace.interpreter import Call
+from graph_metanetworks.trace.rules.registry import POINTWISE, rule
+from graph_metanetworks.trace.tape import TensorRef
+from graph_metanetworks.trace.value import Role, Value, highest
+
+# operations after which neurons are said to have this activation function
+ACTIVATIONS = {
+    "relu": "relu",
+    "hardtanh": "relu6",
+    "clamp_min": "relu",
+    "threshold": "relu",
+    "gelu": "gelu",
+    "silu": "silu",
+    "sigmoid": "sigmoid",
+    "hardsigmoid": "hardsigmoid",
+    "hardswish": "hardswish",
+    "tanh": "tanh",
+    "elu": "elu",
+    "celu": "elu",
+    "selu": "selu",
+    "leaky_relu": "leaky_relu",
+    "_prelu_kernel": "prelu",
+    "softplus": "softplus",
+    "mish": "mish",
+    "sin": "sine",
+    "cos": "cosine",
+    "exp": "exponential",
+    "log_sigmoid_forward": "logsigmoid",
+    "erf": "gelu",
+}
+MULTIPLICATIVE = {"mul", "div", "addcmul", "addcdiv", "pow", "_prelu_kernel", "polar", "complex"}
+
+
+def broadcast_dims(
+    operands: Sequence[tuple[TensorRef, Value]], shape: Sequence[int], reason: str
+) -> list[Dim]:
+    """Dimensions of an elementwise result, after demanding that the operands' agree."""
+    columns: list[list[Dim]] = [[] for _ in shape]
+    for ref, value in operands:
+        first = len(shape) - ref.ndim
+        for index, (length, dim) in enumerate(zip(ref.shape, value.dims, strict=True), first):
+            if length == shape[index]:
+                columns[index].append(dim)
+    unify_dims([column for column in columns if len(column) > 1], reason)
+    return [column[0] if column else [] for column in columns]
+
+
+def combine(call: Call, tensors: Sequence[TensorRef], shape: Sequence[int]) -> Value:
+    """The value of an elementwise operation on the given tensors."""
+    if len(tensors) == 1:
+        operands = [(tensors[0], call.value(tensors[0]))]
+    else:
+        operands = [(ref, call.use(ref)) for ref in tensors]
+    dims = broadcast_dims(operands, shape, call.name)
+    values = [value for _, value in operands]
+    role = highest(values)
+    weights = [value for value in values if value.is_weight]
+    if role < Role.ACTIVATION:
+        views = [view.expand(shape) for value in weights for view in value.views]
+        mixed = frozenset().union(*(value.mixed for value in weights))
+        return Value(role, dims, views=views, mixed=mixed)
+    activations = [value for value in values if value.is_activation]
+    multiplies = call.name in MULTIPLICATIVE
+    kind = "product" if multiplies else "residual"
+    labels = wiring.join_all(call.trace, kind, activations, shape, dims)
+    result = Value(role, dims, labels=labels)
+    for weight in weights:
+        wiring.bind(call.trace, scale_kind(call, multiplies), weight, shape, dims, labels)
+    if not labels:
+        _keep_origin(result, operands, shape)
+    _note_activation(call, result)
+    return result
+
+
+def scale_kind(call: Call, multiplies: bool) -> str:
+    """What an elementwise parameter does; inside a norm layer it is that layer's scale or shift."""
+    part = "scale" if multiplies else "shift"
+    owner = call.trace.class_of(call.path).lower()
+    for norm in ("rms", "layer", "batch", "group", "instance"):
+        if f"{norm}norm" in owner:
+            return f"{norm} norm {part}"
+    return part
+
+
+def _keep_origin(
+    result: Value, operands: Sequence[tuple[TensorRef, Value]], shape: Sequence[int]
+) -> None:
+    """An input that is only rescaled or passed through a function still shows the same elements."""
+    activations = [(ref, value) for ref, value in operands if value.is_activation]
+    if len(activations) == 1 and activations[0][0].shape == tuple(shape):
+        result.origin = activations[0][1].origin
+    result.behind = wiring.nodes_behind(*(value for _, value in activations))
+
+
+def _note_activation(call: Call, value: Value) -> None:
+    name = ACTIVATIONS.get(call.name)
+    if name is None:
+        return
+    for label in value.labels:
+        for group in call.trace.builder.groups_in(label):
+            group.activation = group.activation or name
+
+
+@rule(
+    "copy",
+    "floor_divide",
+    "masked_fill",
+    "lerp",
+    "native_dropout",
+    "where",
+    "polar",
+    "complex",
+    "_conj",
+    "real",
+    "imag",
+    "angle",
+)
+def pointwise(call: Call) -> list[Value]:
+    tensors = call.tensors
+    if call.name == "copy":  # what was there before is overwritten
+        return [overwrite(call)]
+    return [combine(call, tensors, ref.shape) for ref in call.outs]
+
+
+POINTWISE.append(pointwise)
+
+
+def overwrite(call: Call) -> Value:
+    source = call.use("src")
+    shape = call.out.shape
+    dims = broadcast_dims([(call["src"], source)], shape, "copy")
+    kept = call.value("self").dims
+    dims = [new or old for new, old in zip(dims, kept, strict=True)]
+    value = combine(call, [call["src"]], shape)
+    value.dims = dims
+    return value
+
+
+@rule("log_sigmoid_forward")
+def log_sigmoid(call: Call) -> list[Value]:
+    result = combine(call, [call["self"]], call.out.shape)
+    buffer = [fixed(n) for n in call.outs[1].shape]
+    return [result, Value(Role.CONSTANT, buffer)]
+
+
+@rule("_prelu_kernel")
+def prelu(call: Call) -> Value:
+    return combine(call, [call["self"], call["weight"]], call.out.shape)
+
+
+@rule("view_as_complex")
+def view_as_complex(call: Call) -> Value:
+    from graph_metanetworks.symmetry.axes import pin
+
+    value = call.value("self")
+    pin(value.dims[-1], call.name)
+    return value.moved(value.dims[:-1], lambda label: label[..., 0])
+
+
+@rule("view_as_real")
+def view_as_real(call: Call) -> Value:
+    value = call.value("self")
+    shape = call.out.shape
+    dims = [*value.dims, fixed(2)]
+    return value.moved(dims, lambda label: label.unsqueeze(-1).expand(shape))

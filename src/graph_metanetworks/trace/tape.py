@@ -1,0 +1,257 @@
+"""Record the operations of one forward pass.
+
+The network runs once, on real tensors or on the meta device, under a dispatch mode that sees every ATen
+operation. Where weights have no values (meta, fake), operations on them compute shapes only, while masks,
+positions and index tables that do not depend on weights keep their values.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten, tree_map_only
+
+_OUR_CODE = str(Path(__file__).resolve().parent.parent)
+_TORCH_CODE = str(Path(torch.__file__).resolve().parent)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TensorRef:
+    """A tensor at one point of the tape. `key` tells tensors apart, `storage` the memory they share."""
+
+    key: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+    dtype: torch.dtype
+    storage: int
+    value: Tensor
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def has_value(self) -> bool:
+        return self.value.device.type != "meta"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Operation:
+    """One recorded call: an ATen overload, or a declared module taken as a whole."""
+
+    func: Any
+    args: tuple
+    kwargs: dict
+    outputs: Any
+    path: str
+    location: str
+
+    @property
+    def inputs(self) -> list[TensorRef]:
+        return refs((self.args, self.kwargs))
+
+    @property
+    def writes(self) -> list[TensorRef]:
+        """The arguments that the operation changes in place."""
+        if isinstance(self.func, nn.Module) or not self.func._schema.is_mutable:
+            return []
+        return [
+            ref
+            for argument, value in zip(self.func._schema.arguments, self.args, strict=False)
+            if argument.alias_info is not None and argument.alias_info.is_write
+            for ref in refs(value)
+        ]
+
+
+def refs(tree: Any) -> list[TensorRef]:
+    return [leaf for leaf in tree_flatten(tree)[0] if isinstance(leaf, TensorRef)]
+
+
+def tensors(tree: Any) -> list[Tensor]:
+    """All tensors in nested containers: dicts, tuples, dataclasses, Hugging Face outputs."""
+    if isinstance(tree, Tensor):
+        return [tree]
+    if isinstance(tree, dict):
+        return [t for value in tree.values() for t in tensors(value)]
+    if isinstance(tree, list | tuple):
+        return [t for value in tree for t in tensors(value)]
+    if hasattr(tree, "__dataclass_fields__"):
+        return [t for name in tree.__dataclass_fields__ for t in tensors(getattr(tree, name))]
+    return []
+
+
+class Tape(TorchDispatchMode):
+    """The operations of a forward pass, in order.
+
+    `knows` says which operations have a rule; what has none is decomposed by PyTorch where it can be.
+    `snapshot` keeps a copy of every tensor as it was, for checks that run operations again.
+    """
+
+    def __init__(self, knows: Callable[[Any], bool], *, snapshot: bool = False):
+        super().__init__()
+        self.operations: list[Operation] = []
+        self.snapshot = snapshot
+        self._knows = knows
+        self._keys: dict[int, tuple[int, Tensor]] = {}  # keeps tensors alive, so that ids stay unique
+        self._paths = [""]
+        self._muted = False
+
+    def ref(self, tensor: Tensor) -> TensorRef:
+        key, _ = self._keys.setdefault(id(tensor), (len(self._keys), tensor))
+        return TensorRef(
+            key,
+            tuple(tensor.shape),
+            tuple(tensor.stride()) if tensor.layout == torch.strided else (),
+            tensor.storage_offset() if tensor.layout == torch.strided else 0,
+            tensor.dtype,
+            tensor.untyped_storage()._cdata if tensor.layout == torch.strided else id(tensor),
+            tensor.detach().clone() if self.snapshot else tensor,
+        )
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if self._muted:
+            return run_abstractly(func, args, kwargs)
+        if not self._knows(func):
+            result = self._decompose(func, args, kwargs)
+            if result is not NotImplemented:
+                return result
+        before = tree_map_only(Tensor, self.ref, (args, kwargs))
+        result = run_abstractly(func, args, kwargs)
+        self._record(func, *before, result)
+        return result
+
+    def _decompose(self, func, args, kwargs) -> Any:
+        table = torch._decomp.decomposition_table
+        mark = len(self.operations)
+        try:
+            with self:
+                if func in table:
+                    return table[func](*args, **kwargs)
+                return func.decompose(*args, **kwargs)
+        except Exception:
+            # a decomposition that does not apply here is no error of the user's: the operation is kept whole
+            del self.operations[mark:]
+            return NotImplemented
+
+    def _record(self, func, args, kwargs, result) -> None:
+        outputs = tree_map_only(Tensor, self.ref, result)
+        self.operations.append(
+            Operation(func, args, kwargs, outputs, self._paths[-1], _user_location())
+        )
+
+    # -------------------------------------------------------------- modules
+
+    @contextmanager
+    def following(
+        self, model: nn.Module, declared: Callable[[nn.Module, int], bool]
+    ) -> Iterator[None]:
+        """Note the module in which each operation runs; record declared modules as one operation."""
+        names = {id(module): name for name, module in model.named_modules()}
+        whole: list[tuple[nn.Module, list[TensorRef]]] = []  # the declared module that is running
+
+        def enter(module: nn.Module, args: tuple) -> None:
+            self._paths.append(names.get(id(module), self._paths[-1]))
+            given = tensors(args)
+            if not whole and declared(module, len(given)):
+                whole.append((module, [self.ref(t) for t in given]))
+                self._muted = True
+
+        def leave(module: nn.Module, args: tuple, kwargs: dict, result: Any) -> None:
+            if whole and whole[0][0] is module:
+                _, inputs = whole.pop()
+                self._muted = False
+                inputs += [self.ref(t) for t in tensors(kwargs)]
+                outputs = [self.ref(t) for t in tensors(result)]
+                self._record(module, tuple(inputs), {}, outputs)
+            self._paths.pop()
+
+        hooks = [
+            nn.modules.module.register_module_forward_pre_hook(enter),
+            nn.modules.module.register_module_forward_hook(leave, with_kwargs=True),
+        ]
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    @property
+    def path(self) -> str:
+        """The module that is running, also after it raised."""
+        return self._paths[-1]
+
+    # -------------------------------------------------------------- liveness
+
+    def live(self, results: Iterable[Tensor]) -> list[Operation]:
+        """The operations on which the results depend, by memory, so that in-place writes count."""
+        needed = {self.ref(tensor).storage for tensor in results}
+        kept = []
+        for operation in reversed(self.operations):
+            written = {ref.storage for ref in refs(operation.outputs) + operation.writes}
+            if needed & written:
+                kept.append(operation)
+                needed |= {ref.storage for ref in operation.inputs}
+        return kept[::-1]
+
+
+def run_abstractly(func, args, kwargs) -> Any:
+    """Run an operation; if a tensor without values takes part, compute shapes only."""
+    device = kwargs.get("device")
+    if device is not None and torch.device(device).type == "meta":
+        kwargs = {**kwargs, "device": torch.device("cpu")}
+    arguments = [t for t in tree_flatten((args, kwargs))[0] if isinstance(t, Tensor)]
+    if all(t.device.type != "meta" for t in arguments):
+        return func(*args, **kwargs)
+    if device is not None:
+        kwargs = {**kwargs, "device": torch.device("meta")}
+    meta_args, meta_kwargs = tree_map_only(Tensor, _to_meta, (args, kwargs))
+    result = func(*meta_args, **meta_kwargs)
+    changed_in_place = func._schema.is_mutable and isinstance(args[0], Tensor)
+    if changed_in_place and args[0].device.type != "meta":
+        return args[0]
+    return result
+
+
+def _to_meta(tensor: Tensor) -> Tensor:
+    return tensor if tensor.device.type == "meta" else tensor.to("meta")
+
+
+def _user_location() -> str:
+    """File and line of the innermost frame that is neither PyTorch's nor ours."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if not name.startswith((_OUR_CODE, _TORCH_CODE, "<")):
+            return f"{name}:{frame.f_lineno}"
+        frame = frame.f_back
+    return ""
+
+
+@contextmanager
+def plain_kernels() -> Iterator[None]:
+    """Without fused kernels, autograd, autocast and compilation, so that the tape sees plain operations."""
+    fast_path = torch.backends.mha.get_fastpath_enabled()
+    # the fused encoder layer is one opaque operation, and oneDNN's recurrent and convolution kernels too
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with ExitStack() as stack:
+            stack.enter_context(torch.no_grad())
+            stack.enter_context(torch.autocast("cpu", enabled=False))
+            stack.enter_context(torch.backends.mkldnn.flags(enabled=False))
+            stack.enter_context(sdpa_kernel(SDPBackend.MATH))
+            stack.enter_context(torch.compiler.set_stance("force_eager"))
+            stack.enter_context(torch.random.fork_rng(devices=[]))
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast_path)

@@ -1,0 +1,260 @@
+"""The public entry: trace a network into a parameter graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
+from torch.func import functional_call
+from torch.utils._pytree import tree_map_only
+
+import graph_metanetworks.trace.modules
+import graph_metanetworks.trace.rules  # noqa: F401  (registers the rules)
+from graph_metanetworks.errors import TraceError, UnusedParameters
+from graph_metanetworks.graph import Parameter, ParameterGraph
+from graph_metanetworks.trace.declare import is_declared
+from graph_metanetworks.trace.finish import finish
+from graph_metanetworks.trace.interpreter import Interpreter
+from graph_metanetworks.trace.rules.registry import has_rule
+from graph_metanetworks.trace.tape import Tape, plain_kernels, tensors
+from graph_metanetworks.trace.untouched import untouched
+
+
+def trace(model: nn.Module, /, *args: Any, **kwargs: Any) -> ParameterGraph:
+    """The parameter graph of a network; arguments exactly as for `model(...)`.
+
+    >>> import torch, graph_metanetworks as gmn
+    >>> graph = gmn.trace(torch.nn.Conv2d(3, 8, 5), torch.randn(1, 3, 9, 9))
+    >>> graph
+    ParameterGraph(Conv2d: 12 nodes, 608 edges, 608 parameters)
+    """
+    return Tracer().trace(model, *args, **kwargs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tracer:
+    """Options of tracing.
+
+    Args:
+        unknown: what to do with an operation that has no rule: "raise", or "pin" to claim no symmetry there.
+        unused: what to do with parameters that the example never reached: "raise", or "keep" them without
+            symmetry.
+        attention: "distinct" nodes for queries, keys and values, or "shared" ones as in the paper.
+        heads: a structural "node" per head, or the "index" of the head as a feature as in the paper.
+        outputs: which part of the network's result counts as its output; everything by default.
+    """
+
+    unknown: Literal["raise", "pin"] = "raise"
+    unused: Literal["raise", "keep"] = "raise"
+    attention: Literal["distinct", "shared"] = "distinct"
+    heads: Literal["node", "index"] = "node"
+    outputs: Callable[[Any], Any] | None = None
+
+    def __post_init__(self):
+        choices = {
+            "unknown": ("raise", "pin"),
+            "unused": ("raise", "keep"),
+            "attention": ("distinct", "shared"),
+            "heads": ("node", "index"),
+        }
+        for option, allowed in choices.items():
+            if getattr(self, option) not in allowed:
+                raise ValueError(
+                    f"Tracer({option}={getattr(self, option)!r}) is not one of {', '.join(allowed)}."
+                )
+
+    def trace(self, model: nn.Module, /, *args: Any, **kwargs: Any) -> ParameterGraph:
+        """The parameter graph of a network; arguments exactly as for `model(...)`."""
+        graph, _ = self.record(model, args, kwargs)
+        return graph
+
+    def record(
+        self, model: nn.Module, args: tuple, kwargs: dict, *, snapshot: bool = False
+    ) -> tuple[ParameterGraph, Interpreter]:
+        """The graph together with the interpreter that made it; `snapshot` keeps every operation's tensors."""
+        _check(model)
+        with unset_fake_temporarily(), torch.device("cpu"):
+            state = _State.of(model)
+            tape = Tape(has_rule, snapshot=snapshot)
+            interpreter = Interpreter(model, unknown=self.unknown)
+            interpreter.log = [] if snapshot else None
+            args, kwargs = tree_map_only(Tensor, _without_fake, (args, kwargs))
+            result = self._run(model, state, tape, args, kwargs)
+            chosen = self.outputs(result) if self.outputs else result
+            outputs = tensors(chosen)
+            if not outputs:
+                raise TraceError(
+                    f"{type(model).__name__} returned no tensor (but {type(chosen).__name__}). Pass "
+                    "gmn.Tracer(outputs=...) a function that picks the tensors out of the result."
+                )
+            for name, tensor in state.tensors.items():
+                interpreter.add_parameter(tape.ref(tensor), name, state.originals[name])
+            for name, tensor in _named_inputs(args, kwargs):
+                interpreter.add_input(tape.ref(tensor), name)
+            interpreter.run(tape.live(outputs))
+            dims = {
+                name: interpreter.value(tape.ref(tensor)).dims
+                for name, tensor in state.tensors.items()
+            }
+            parameters = self._reached(model, state, interpreter)
+            graph = finish(
+                interpreter,
+                parameters,
+                {p.name: dims[p.name] for p in parameters},
+                [interpreter.value(tape.ref(tensor)) for tensor in outputs],
+                attention=self.attention,
+                heads=self.heads,
+                ignored=state.names - {n for p in parameters for n in (p.name, *p.tied)},
+                name=type(_original(model)).__name__,
+            )
+        return graph, interpreter
+
+    def _run(self, model: nn.Module, state: _State, tape: Tape, args: tuple, kwargs: dict) -> Any:
+        with untouched(model), plain_kernels(), tape.following(model, is_declared), tape:
+            try:
+                if not state.replaced:
+                    return model(*args, **kwargs)
+                return functional_call(model, state.replaced, args, kwargs, tie_weights=False)
+            except TraceError:
+                raise
+            except Exception as error:
+                raise TraceError(_failure(model, tape.path, error)) from error
+
+    def _reached(
+        self, model: nn.Module, state: _State, interpreter: Interpreter
+    ) -> list[Parameter]:
+        learned = {name for name, _ in model.named_parameters(remove_duplicate=False)}
+        unused = [name for name in state.tensors if name not in interpreter.used]
+        missed = [name for name in unused if name in learned]
+        if missed and self.unused == "raise":
+            listed = ", ".join(missed[:8]) + (", ..." if len(missed) > 8 else "")
+            raise UnusedParameters(
+                f"the output does not depend on {len(missed)} parameter(s) of "
+                f"{type(model).__name__}: {listed}. Pass an example that uses them, or trace with "
+                'gmn.Tracer(unused="keep") to keep them as edges without symmetry.'
+            )
+        return [
+            Parameter(name, tuple(tensor.shape), tensor.dtype, state.tied[name])
+            for name, tensor in state.tensors.items()
+            if name not in unused or name in missed
+        ]
+
+
+@dataclass(frozen=True)
+class _State:
+    """The network's floating-point state: one tensor per owner, with the further names of tied ones."""
+
+    tensors: dict[str, Tensor]
+    originals: dict[str, Tensor]
+    tied: dict[str, tuple[str, ...]]
+    names: frozenset[str]
+    replaced: dict[str, Tensor]  # stand-ins for fake tensors
+
+    @staticmethod
+    def of(model: nn.Module) -> _State:
+        entries = model.state_dict(keep_vars=True)
+        everything = dict(model.named_parameters(remove_duplicate=False))
+        everything.update(model.named_buffers(remove_duplicate=False))
+        stand_in = {
+            id(t): _without_fake(t) for t in everything.values() if isinstance(t, FakeTensor)
+        }
+        replaced = {n: stand_in[id(t)] for n, t in everything.items() if id(t) in stand_in}
+        owner: dict[int, str] = {}
+        owned: dict[str, Tensor] = {}
+        tied: dict[str, list[str]] = {}
+        for name, tensor in entries.items():
+            if not isinstance(tensor, Tensor) or not tensor.is_floating_point():
+                if isinstance(tensor, Tensor) and tensor.is_complex():
+                    raise TraceError(
+                        f"'{name}' is complex; store it as real numbers (torch.view_as_real) and view "
+                        "it as complex in forward."
+                    )
+                continue
+            if id(tensor) in owner:
+                tied[owner[id(tensor)]].append(name)
+                continue
+            owner[id(tensor)] = name
+            owned[name] = stand_in.get(id(tensor), tensor)
+            tied[name] = []
+        return _State(
+            owned,
+            {name: entries[name] for name in owned},
+            {k: tuple(v) for k, v in tied.items()},
+            frozenset(entries),
+            replaced,
+        )
+
+
+def _check(model: nn.Module) -> None:
+    if isinstance(model, torch.jit.ScriptModule):
+        raise TraceError(
+            "a ScriptModule hides its operations. Trace the original nn.Module it was scripted from."
+        )
+    if not isinstance(model, nn.Module):
+        raise TraceError(
+            f"gmn.trace takes an nn.Module, not {type(model).__name__}. Wrap a function in a module, or "
+            "call the class to make an instance."
+        )
+    for name, module in model.named_modules():
+        if isinstance(module, torch.jit.ScriptModule):
+            raise TraceError(
+                f"'{name}' is a ScriptModule, which hides its operations. Replace it by the original "
+                "nn.Module it was scripted from."
+            )
+    uninitialised = [
+        name for name, p in model.named_parameters() if isinstance(p, nn.UninitializedParameter)
+    ]
+    if uninitialised:
+        raise TraceError(
+            f"{uninitialised[0]} has no shape yet (a lazy module). Run the network once before tracing."
+        )
+    if not any(p.is_floating_point() and p.numel() for p in model.state_dict().values()):
+        raise TraceError(
+            f"{type(model).__name__} has no parameters, so its parameter graph would be empty."
+        )
+
+
+def _original(model: nn.Module) -> nn.Module:
+    """The network inside a `torch.compile`d one."""
+    return getattr(model, "_orig_mod", model)
+
+
+def _without_fake(tensor: Tensor) -> Tensor:
+    if not isinstance(tensor, FakeTensor):
+        return tensor
+    return torch.empty_strided(
+        tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta"
+    )
+
+
+def _named_inputs(args: tuple, kwargs: dict) -> list[tuple[str, Tensor]]:
+    named = []
+    positional = tensors(args)
+    for index, tensor in enumerate(positional):
+        named.append(("input" if len(positional) == 1 else f"input {index}", tensor))
+    for key, value in kwargs.items():
+        found = tensors(value)
+        for index, tensor in enumerate(found):
+            named.append((key if len(found) == 1 else f"{key} {index}", tensor))
+    return named
+
+
+def _failure(model: nn.Module, path: str, error: Exception) -> str:
+    place = f"in '{path}' ({type(model.get_submodule(path)).__name__})" if path else "at the top"
+    frame, location = error.__traceback__, ""
+    while frame is not None:
+        code = frame.tb_frame.f_code.co_filename
+        if "graph_metanetworks" not in code and "/torch/" not in code:
+            location = f" ({code}:{frame.tb_lineno})"
+        frame = frame.tb_next
+    hint = (
+        "The weights have no values (meta or fake tensors) but the network reads one; trace it with real "
+        "weights."
+        if "meta" in str(error).lower() and isinstance(error, NotImplementedError | RuntimeError)
+        else "Check that model(*args, **kwargs) runs with the example you passed to gmn.trace."
+    )
+    return f"{type(model).__name__} raised {type(error).__name__} {place}{location}: {error}. {hint}"

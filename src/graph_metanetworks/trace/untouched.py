@@ -1,0 +1,37 @@
+"""Run a user's network and leave it exactly as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import nn
+
+_REGISTRIES = ("_parameters", "_buffers", "_modules")
+
+
+@contextmanager
+def untouched(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode inside; afterwards every flag, attribute and buffer is what it was before."""
+    attributes = [(module, dict(vars(module))) for module in model.modules()]
+    registries = [
+        (registry, dict(registry))
+        for module, saved in attributes
+        for registry in (saved[name] for name in _REGISTRIES)
+    ]
+    buffers = [(b, b.detach().clone()) for b in model.buffers() if b.device.type != "meta"]
+    try:
+        model.eval()
+        yield
+    finally:
+        for module, saved in attributes:
+            vars(module).clear()
+            vars(module).update(saved)
+        for registry, saved in registries:
+            registry.clear()
+            registry.update(saved)
+        with torch.no_grad():
+            for buffer, saved in buffers:
+                if not torch.equal(buffer, saved):
+                    buffer.copy_(saved)

@@ -1,0 +1,85 @@
+"""Encoder-decoders from transformers, in tiny random configurations.
+
+The key biases of BART cannot be seen from outside: softmax forgets what is added to all scores of a
+query. T5 computes its RMSNorm in float32, whatever the dtype of the model.
+"""
+
+from functools import partial
+
+import transformers as hf
+from torch import nn
+
+from .architecture import architecture
+from .inputs import inputs, normal, tokens
+
+VOCABULARY = 17
+
+# The first three tokens are padding and the ends of a sentence.
+source, target = tokens(2, 6, VOCABULARY, first=3), tokens(2, 5, VOCABULARY, first=3)
+encoder_decoder = partial(
+    architecture,
+    family="transformers",
+    example=inputs(input_ids=source, decoder_input_ids=target),
+)
+
+
+@encoder_decoder("hf-t5", float64=False)
+def t5() -> nn.Module:
+    """Return T5, an encoder and decoder with relative position biases."""
+    config = hf.T5Config(
+        vocab_size=VOCABULARY,
+        d_model=12,
+        d_kv=5,
+        d_ff=20,
+        num_layers=2,
+        num_heads=3,
+        relative_attention_num_buckets=8,
+        relative_attention_max_distance=6,
+        use_cache=False,
+        decoder_start_token_id=0,
+    )
+    return hf.T5ForConditionalGeneration(config)
+
+
+@encoder_decoder("hf-bart")
+def bart() -> nn.Module:
+    """Return BART, an encoder and decoder with learned positions."""
+    config = hf.BartConfig(
+        vocab_size=VOCABULARY,
+        d_model=12,
+        encoder_layers=1,
+        decoder_layers=1,
+        encoder_attention_heads=3,
+        decoder_attention_heads=2,
+        encoder_ffn_dim=20,
+        decoder_ffn_dim=22,
+        max_position_embeddings=11,
+        use_cache=False,
+    )
+    return hf.BartForConditionalGeneration(config)
+
+
+@encoder_decoder(
+    "hf-whisper", example=inputs(input_features=normal(2, 7, 16), decoder_input_ids=target)
+)
+def whisper() -> nn.Module:
+    """Return Whisper, an encoder of spectrograms and a decoder of text."""
+    config = hf.WhisperConfig(
+        vocab_size=VOCABULARY,
+        num_mel_bins=7,
+        d_model=12,
+        encoder_layers=1,
+        decoder_layers=1,
+        encoder_attention_heads=3,
+        decoder_attention_heads=2,
+        encoder_ffn_dim=20,
+        decoder_ffn_dim=22,
+        max_source_positions=8,
+        max_target_positions=11,
+        use_cache=False,
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+        decoder_start_token_id=1,
+    )
+    return hf.WhisperForConditionalGeneration(config)
