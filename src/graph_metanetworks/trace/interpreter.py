@@ -23,8 +23,9 @@ from graph_metanetworks.symmetry.axes import (
 )
 from graph_metanetworks.trace import memory, wiring
 from graph_metanetworks.trace.builder import Builder
+from graph_metanetworks.trace.declare import apply_declaration
 from graph_metanetworks.trace.labels import View, pairs
-from graph_metanetworks.trace.rules.registry import find_rule, functional_name
+from graph_metanetworks.trace.registry import find_rule, functional_name
 from graph_metanetworks.trace.tape import Operation, TensorRef, refs
 from graph_metanetworks.trace.value import Role, Value
 
@@ -196,8 +197,6 @@ class Interpreter:
         for ref in operation.inputs:
             self.used |= self.value(ref).parameters
         if isinstance(operation.func, nn.Module):
-            from graph_metanetworks.trace.declare import apply_declaration
-
             apply_declaration(self, operation)
             return
         call = self._call(operation)

@@ -242,16 +242,18 @@ def _user_location() -> str:
 def plain_kernels() -> Iterator[None]:
     """Without fused kernels, autograd, autocast and compilation, so that the tape sees plain operations."""
     fast_path = torch.backends.mha.get_fastpath_enabled()
+    one_dnn = torch._C._get_mkldnn_enabled()
     # the fused encoder layer is one opaque operation, and oneDNN's recurrent and convolution kernels too
     torch.backends.mha.set_fastpath_enabled(False)
+    torch._C._set_mkldnn_enabled(False)
     try:
         with ExitStack() as stack:
             stack.enter_context(torch.no_grad())
             stack.enter_context(torch.autocast("cpu", enabled=False))
-            stack.enter_context(torch.backends.mkldnn.flags(enabled=False))
             stack.enter_context(sdpa_kernel(SDPBackend.MATH))
             stack.enter_context(torch.compiler.set_stance("force_eager"))
             stack.enter_context(torch.random.fork_rng(devices=[]))
             yield
     finally:
         torch.backends.mha.set_fastpath_enabled(fast_path)
+        torch._C._set_mkldnn_enabled(one_dnn)

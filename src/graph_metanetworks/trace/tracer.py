@@ -19,7 +19,7 @@ from graph_metanetworks.graph import Parameter, ParameterGraph
 from graph_metanetworks.trace.declare import is_declared
 from graph_metanetworks.trace.finish import finish
 from graph_metanetworks.trace.interpreter import Interpreter
-from graph_metanetworks.trace.rules.registry import has_rule
+from graph_metanetworks.trace.registry import has_rule
 from graph_metanetworks.trace.tape import Tape, plain_kernels, tensors
 from graph_metanetworks.trace.untouched import untouched
 

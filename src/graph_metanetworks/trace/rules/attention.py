@@ -13,7 +13,7 @@ from torch import Tensor
 from graph_metanetworks.symmetry.axes import Dim
 from graph_metanetworks.trace import wiring
 from graph_metanetworks.trace.labels import compact, varies
-from graph_metanetworks.trace.rules.registry import rule
+from graph_metanetworks.trace.registry import rule
 from graph_metanetworks.trace.value import Role, Value
 
 if TYPE_CHECKING:

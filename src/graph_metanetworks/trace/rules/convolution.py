@@ -10,7 +10,7 @@ from graph_metanetworks.trace.builder import Loose
 from graph_metanetworks.trace.interpreter import Call
 from graph_metanetworks.trace.labels import compact, pattern
 from graph_metanetworks.trace.rules.contraction import add_bias
-from graph_metanetworks.trace.rules.registry import rule
+from graph_metanetworks.trace.registry import rule
 from graph_metanetworks.trace.value import Role, Value
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from graph_metanetworks.symmetry.axes import fixed, free
 from graph_metanetworks.trace.interpreter import Call
-from graph_metanetworks.trace.rules.registry import rule
+from graph_metanetworks.trace.registry import rule
 from graph_metanetworks.trace.value import Role, Value
 
 

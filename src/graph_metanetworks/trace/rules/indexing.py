@@ -10,7 +10,7 @@ from graph_metanetworks.trace import wiring
 from graph_metanetworks.trace.builder import Loose
 from graph_metanetworks.trace.interpreter import Call
 from graph_metanetworks.trace.labels import compact, lay_along, pattern, varies
-from graph_metanetworks.trace.rules.registry import rule
+from graph_metanetworks.trace.registry import rule
 from graph_metanetworks.trace.tape import TensorRef
 from graph_metanetworks.trace.value import Role, Value, highest
 

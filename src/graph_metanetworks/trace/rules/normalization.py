@@ -6,7 +6,7 @@ from graph_metanetworks.symmetry.axes import cut, free
 from graph_metanetworks.trace import wiring
 from graph_metanetworks.trace.interpreter import Call
 from graph_metanetworks.trace.rules.contraction import add_bias
-from graph_metanetworks.trace.rules.registry import rule
+from graph_metanetworks.trace.registry import rule
 from graph_metanetworks.trace.value import Role, Value
 
 

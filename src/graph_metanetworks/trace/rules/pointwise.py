@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from graph_metanetworks.symmetry.axes import Dim, fixed, unify_dims
 from graph_metanetworks.trace import wiring
 from graph_metanetworks.trace.interpreter import Call
-from graph_metanetworks.trace.rules.registry import POINTWISE, rule
+from graph_metanetworks.trace.registry import POINTWISE, rule
 from graph_metanetworks.trace.tape import TensorRef
 from graph_metanetworks.trace.value import Role, Value, highest
 

@@ -10,7 +10,7 @@ from graph_metanetworks.symmetry.axes import pin
 from graph_metanetworks.trace import wiring
 from graph_metanetworks.trace.interpreter import Call
 from graph_metanetworks.trace.labels import canonical, compact, pattern
-from graph_metanetworks.trace.rules.registry import REDUCTION, rule
+from graph_metanetworks.trace.registry import REDUCTION, rule
 from graph_metanetworks.trace.tape import TensorRef
 from graph_metanetworks.trace.value import Role, Value
 

@@ -25,7 +25,7 @@ from graph_metanetworks.symmetry.axes import (
 from graph_metanetworks.trace import wiring
 from graph_metanetworks.trace.interpreter import Call
 from graph_metanetworks.trace.labels import NOTHING, View, canonical, pattern, varies
-from graph_metanetworks.trace.rules.registry import rule
+from graph_metanetworks.trace.registry import rule
 from graph_metanetworks.trace.tape import TensorRef
 from graph_metanetworks.trace.value import Role, Value, highest
 
