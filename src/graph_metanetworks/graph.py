@@ -170,7 +170,7 @@ class ParameterGraph:
                 block.elements.write(target, edge_values[where].to(target.dtype))
         result = {}
         for parameter in self.parameters:
-            shaped = values[parameter.name].reshape(*parameter.shape, *channels)
+            shaped = values[parameter.name].reshape((*parameter.shape, *channels))
             result.update({name: shaped for name in (parameter.name, *parameter.tied)})
         kept = {} if like is None else {name: like[name] for name in self.ignored if name in like}
         return result | kept

@@ -311,7 +311,7 @@ def _violation(operation: Operation, before, after, sample: Automorphism) -> flo
         return sample.permute(ref.value, before[ref.key].dims)
 
     args, kwargs = tree_map_only(TensorRef, permuted, (operation.args, operation.kwargs))
-    with torch.no_grad(), plain_kernels():
+    with torch.no_grad(), plain_kernels(), KeepDouble():
         result = operation.func(*args, **kwargs)
     largest = 0.0
     for ref, actual in zip(refs(operation.outputs), tensors(result), strict=True):

@@ -161,16 +161,16 @@ class _Axes:
         return self.dims[name] if name[0].islower() else fixed(self.length(name))
 
 
-def _words(spec: str, ndim: int) -> list[list[str]]:
-    """`"(4 h) i"` as `[["4", "h"], ["i"]]`; `...` stands for as many places as are needed."""
+def _words(spec: str, shape: Sequence[int]) -> list[list[str]]:
+    """`"(4 h) i"` as `[["4", "h"], ["i"]]`; `...` becomes the sizes it stands for."""
     dims = spec.split(" : ")[0]
     words = [word.strip("()").split() for word in re.findall(r"\([^)]*\)|\S+", dims)]
     if ["..."] in words:
         at = words.index(["..."])
-        missing = ndim - len(words) + 1
-        words[at : at + 1] = [[f"Place{i}of{ndim}"] for i in range(missing)]
-    if len(words) != ndim:
-        raise TraceError(f"a tensor of {ndim} dimensions is declared as '{spec}'.")
+        missing = len(shape) - len(words) + 1
+        words[at : at + 1] = [[str(n)] for n in shape[at : at + missing]]
+    if len(words) != len(shape):
+        raise TraceError(f"a tensor of shape {tuple(shape)} is declared as '{spec}'.")
     return words
 
 
@@ -195,7 +195,7 @@ class _Use:
         self.outputs = _matched(declared.outputs, refs(operation.outputs))
         state = dict(module.named_parameters()) | dict(module.named_buffers())
         self.parameters = {
-            name: (_words(spec, state[name].dim()), trace.state_ref(state[name]))
+            name: (_words(spec, state[name].shape), trace.state_ref(state[name]))
             for name, spec in declared.parameters.items()
             if name in state
         }
@@ -333,5 +333,5 @@ class _Use:
 
 def _matched(specs: Sequence[str], tensors: Sequence[TensorRef]) -> list[tuple]:
     return [
-        (_words(spec, ref.ndim), ref) for spec, ref in zip(specs, tensors, strict=False)
+        (_words(spec, ref.shape), ref) for spec, ref in zip(specs, tensors, strict=False)
     ]

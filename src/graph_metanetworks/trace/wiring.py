@@ -251,6 +251,34 @@ def _bind_view(
     builder.attach(kind, view, dims, source, target, trace.path, sites)
 
 
+def attach_weight(
+    trace: Interpreter, kind: str, view: View, dims: list[Dim], source: Tensor, target: Tensor
+) -> None:
+    """Edges from `source` to `target`; a parameter that is only a factor of one end acts on that end alone.
+
+    Weight norm has one gain per output: its elements do not vary along the inputs.
+    """
+    builder = trace.builder
+    shape = torch.broadcast_shapes(view.label.shape, source.shape, target.shape)
+    source, target = source.expand(shape), target.expand(shape)
+    varying = pattern(view.label.expand(shape))
+    fits_source, fits_target = pattern(source) <= varying, pattern(target) <= varying
+    if not fits_source and not fits_target:
+        nearby = [
+            (dims[d], compact(end, {d}).reshape(-1))
+            for end in (source, target)
+            for d in pattern(end)
+            if pattern(end) == {d}
+        ]
+        builder.loose.append(Loose(view.parameter, trace.path, nearby))
+        return
+    if not (fits_source and fits_target):
+        target = target if fits_target else source
+        kind = "scale"
+        source = source_nodes(trace, kind, shape, dims, set(), builder.depths(target)[1])
+    builder.attach(kind, view, dims, source, target, trace.path)
+
+
 def source_nodes(
     trace: Interpreter,
     kind: str,

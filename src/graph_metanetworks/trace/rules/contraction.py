@@ -7,13 +7,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from torch import Tensor
-
 from graph_metanetworks.symmetry.axes import Dim, pin, unify, unify_dims
 from graph_metanetworks.trace import wiring
 from graph_metanetworks.trace.builder import Loose
 from graph_metanetworks.trace.interpreter import Call
-from graph_metanetworks.trace.labels import View, compact, pattern, varies
+from graph_metanetworks.trace.labels import compact, pattern, varies
 from graph_metanetworks.trace.rules.attention import dot
 from graph_metanetworks.trace.registry import rule
 from graph_metanetworks.trace.tape import TensorRef
@@ -114,8 +112,10 @@ def apply_weight(
         builder.connect("share", source, inner, call.path)
         source, depth = inner, depth + 1
     target = builder.label("neuron", call.path, shape, dims, per_batch | {2}, depth)
+    sources = compact(source, per_batch | {2}).transpose(1, 2)  # [b, k, 1]
+    targets = compact(target, per_batch | {2})  # [b, 1, m]
     for view in w.views:
-        _attach(call, view, w.dims, source, target, shape)
+        wiring.attach_weight(trace, "linear weight", view, w.dims, sources, targets)
     for name in sorted(w.mixed):
         nearby = [
             (x.dims[2], compact(source, {2}).reshape(-1)),
@@ -132,26 +132,6 @@ def apply_weight(
         builder.connect("share", target, outer, call.path)
         target = outer
     return Value(Role.ACTIVATION, dims, labels=[target, *passing])
-
-
-def _attach(
-    call: Call, view: View, w_dims: list[Dim], source: Tensor, target: Tensor, shape: Shape3
-) -> None:
-    """Edges of one parameter in the space [b, k, m]; a factor that lacks k or m acts on one end alone."""
-    trace, builder = call.trace, call.trace.builder
-    varying = pattern(view.label)
-    rows, columns = view.label.shape[1:]
-    space = (shape[0], rows, columns)
-    sources = compact(source, {0, 2}).transpose(1, 2).expand(-1, rows, columns)
-    targets = compact(target, {0, 2}).expand(-1, rows, columns)
-    kind = "linear weight"
-    if varying and 2 not in varying and columns > 1:  # a factor of each input
-        kind, targets = "scale", sources
-    elif varying and 1 not in varying and rows > 1:  # a factor of each output
-        kind = "scale"
-    if kind == "scale":
-        sources = wiring.source_nodes(trace, kind, space, w_dims, set(), builder.depths(targets)[1])
-    builder.attach(kind, view, w_dims, sources, targets, call.path)
 
 
 def add_bias(

@@ -72,7 +72,7 @@ def _taps(call: Call, x: Value, w: Value, dims: list[Dim]) -> list[Tensor]:
     taps = [1] * (len(w_shape) - 2)
     for view in w.views:
         ends = (end.reshape(*end.shape, *taps) for end in (sources, targets))
-        builder.attach("convolution weight", view, w.dims, *ends, call.path)
+        wiring.attach_weight(trace, "convolution weight", view, w.dims, *ends)
     for name in sorted(w.mixed):
         nearby = [
             (x.dims[1], compact(source, {1}).reshape(-1)),

@@ -59,11 +59,11 @@ def embedding_bag(call: Call) -> list[Value]:
     if weights is not None:
         for dim in call.value(weights).dims:
             pin(dim, "index")
-    rest = [
-        Value(Role.CONSTANT, [fixed(n, "embedding bag") for n in ref.shape])
+    rest = [  # the last one says which word had the largest value of each feature
+        dims if ref.shape == call.out.shape else [fixed(n) for n in ref.shape]
         for ref in call.outs[1:]
     ]
-    return [result, *rest]
+    return [result, *(Value(Role.ACTIVATION, dims) for dims in rest)]
 
 
 # ------------------------------------------------------------------ tensor[indices]

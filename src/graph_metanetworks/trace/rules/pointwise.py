@@ -34,6 +34,7 @@ ACTIVATIONS = {
     "cos": "cosine",
     "exp": "exponential",
     "log_sigmoid_forward": "logsigmoid",
+    "rrelu_with_noise": "leaky_relu",
     "erf": "gelu",
 }
 MULTIPLICATIVE = {"mul", "div", "addcmul", "addcdiv", "pow", "_prelu_kernel", "polar", "complex"}
@@ -144,11 +145,16 @@ def overwrite(call: Call) -> Value:
     return value
 
 
-@rule("log_sigmoid_forward")
-def log_sigmoid(call: Call) -> list[Value]:
+@rule("log_sigmoid_forward", "rrelu_with_noise")
+def with_buffer(call: Call) -> list[Value]:
+    """Activation functions that hand out or take a buffer for their backward pass."""
     result = combine(call, [call["self"]], call.out.shape)
-    buffer = [fixed(n) for n in call.outs[1].shape]
-    return [result, Value(Role.CONSTANT, buffer)]
+    same = [ref.shape == call.out.shape for ref in call.outs[1:]]
+    buffers = [
+        result.dims if alike else [fixed(n) for n in ref.shape]
+        for ref, alike in zip(call.outs[1:], same, strict=True)
+    ]
+    return [result, *(Value(Role.CONSTANT, dims) for dims in buffers)]
 
 
 @rule("_prelu_kernel")
