@@ -14,7 +14,7 @@ from graph_metanetworks.graph import ParameterGraph
 
 
 class ParameterData(Data):
-    """A `Data` whose `node_index` counts neurons, so that batching must not shift it as it does `edge_index`."""
+    """A `Data` whose `node_index` is a feature: batching must not shift it as it does `edge_index`."""
 
     def __inc__(self, key: str, value: Any, *args: Any, **kwargs: Any) -> Any:
         return 0 if key == "node_index" else super().__inc__(key, value, *args, **kwargs)

@@ -30,9 +30,14 @@ def attach_the_rest(
         if 0 in shape:
             continue
         missing = _missing(builder, name, shape)
-        if missing is not None:
-            near = loose.get(name, Loose(name, name.rpartition(".")[0]))
-            _attach_by_axes(builder, near, missing, shape, dims[name])
+        if missing is None:
+            continue
+        kin = [e for e in builder.edges if e.view is not None and e.view.parameter == name]
+        near = loose.get(name, Loose(name, name.rpartition(".")[0]))
+        if kin:
+            near = Loose(name, kin[0].path, near.nearby + _nodes_along(builder, kin[0]))
+        kind = kin[0].kind if kin else "weight" if len(shape) > 1 else "shift"
+        _attach_by_axes(builder, kind, near, missing, shape, dims[name])
 
 
 def _drop_blind_edges(builder: Builder) -> None:
@@ -101,7 +106,12 @@ def _is_whole(view: View, total: int) -> bool:
 
 
 def _attach_by_axes(
-    builder: Builder, near: Loose, missing: Tensor, shape: tuple[int, ...], dims: list[Dim]
+    builder: Builder,
+    kind: str,
+    near: Loose,
+    missing: Tensor,
+    shape: tuple[int, ...],
+    dims: list[Dim],
 ) -> None:
     ends: list[Tensor] = []
     for index, dim in enumerate(dims):
@@ -111,15 +121,25 @@ def _attach_by_axes(
     ends.sort(key=lambda end: (builder.depths(end)[0], int(end.min())))
     while len(ends) > 2:  # more permuted axes than an edge has ends: one end stands for pairs
         ends[:2] = [_pairs(builder, near, ends[0], ends[1])]
-    depth = builder.depths(ends[-1])[1] if ends else 1
-    while len(ends) < 2:
-        node = builder.node("parameter", near.path, max(0, depth - 1 + len(ends)))
-        ends.insert(0, node.view([1] * len(shape)))
+    if not ends:
+        ends = [_hub(builder, near).view([1] * len(shape))]
+    if len(ends) == 1:
+        depth = max(0, builder.depths(ends[0])[1] - 1)
+        ends.insert(0, builder.node("parameter", near.path, depth).view([1] * len(shape)))
     source, target = (end.expand(shape) for end in ends)
     whole = bool((missing >= 0).all())
     view = View.whole(near.parameter, shape) if whole else View(near.parameter, missing)
-    kind = "weight" if len(shape) > 1 else "shift"
     builder.attach(kind, view, dims, source, target, near.path)
+
+
+def _hub(builder: Builder, near: Loose) -> Tensor:
+    """A node that stands for all that a parameter without permuted axes acts on."""
+    if not near.nearby:
+        return builder.node("shared", near.path, 1)
+    nodes = near.nearby[-1][1]
+    hub = builder.node("shared", near.path, max(0, builder.depths(nodes)[0] - 1))
+    builder.connect("share", hub.expand(nodes.shape), nodes, near.path)
+    return hub
 
 
 def _nodes_for(builder: Builder, near: Loose, dim: Dim, length: int) -> Tensor | None:

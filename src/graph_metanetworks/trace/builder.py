@@ -46,6 +46,7 @@ class Edges:
     view: View | None = None
     dims: list[Dim] = field(default_factory=list)  # axes of the view
     sites: frozenset[int] = frozenset()  # dimensions along which the source is a place, not a channel
+    pooled: bool = False  # the source was summed over places
 
 
 @dataclass(slots=True)
@@ -159,6 +160,7 @@ class Builder:
         target: Tensor,
         path: str,
         sites: Iterable[int] = (),
+        pooled: bool = False,
     ) -> None:
         """Parameter edges; view (of axes `dims`), source and target have the same dimensions (sizes broadcast)."""
         shape = torch.broadcast_shapes(view.label.shape, source.shape, target.shape)
@@ -168,7 +170,14 @@ class Builder:
         source, target = (compact(end.expand(shape), keep) for end in (source, target))
         self.edges.append(
             Edges(
-                kind, source, target, path, View(view.parameter, label), dims, frozenset(sites)
+                kind,
+                source,
+                target,
+                path,
+                View(view.parameter, label),
+                dims,
+                frozenset(sites),
+                pooled,
             )
         )
 

@@ -21,7 +21,7 @@ from graph_metanetworks.symmetry.axes import (
     free,
     unify_dims,
 )
-from graph_metanetworks.trace import wiring
+from graph_metanetworks.trace import binding, wiring
 from graph_metanetworks.trace.labels import lay_along
 from graph_metanetworks.trace.tape import Operation, TensorRef, refs
 from graph_metanetworks.trace.value import Role, Value
@@ -225,7 +225,7 @@ class _Use:
                 if len(names) == 1 and names[0][0].islower():
                     value = self.trace.value(ref)
                     if value.is_weight:
-                        value = wiring.lift(self.trace, value, ref.shape)
+                        value = binding.lift(self.trace, value, ref.shape)
                         self.trace.set(ref, value)
                     label = wiring.label_along(self.trace, value, ref.shape, dim)
                     line = label[tuple(slice(None) if d == dim else 0 for d in range(ref.ndim))]
@@ -275,7 +275,7 @@ class _Use:
             }
             kind = kind or ("grid" if sites else "linear bias")
             depth = builder.depths(target)[1]
-            source = wiring.source_nodes(trace, kind, shape, dims, sites, depth)
+            source = binding.source_nodes(trace, kind, shape, dims, sites, depth)
         value = trace.value(ref)
         for view in value.views:
             laid = view.moved(lambda label: label.reshape(shape))

@@ -6,9 +6,10 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from graph_metanetworks.graph import EdgeBlock, NodeGroup, Parameter, ParameterGraph
-from graph_metanetworks.symmetry.axes import Dim, is_pinned, leaves, pin, variables
+from graph_metanetworks.symmetry.axes import Dim, is_pinned, leaves, pin, size, variables
 from graph_metanetworks.symmetry.group import Symmetry
 from graph_metanetworks.symmetry.settle import settle
+from graph_metanetworks.trace import wiring
 from graph_metanetworks.trace.attach import attach_the_rest
 from graph_metanetworks.trace.attention import (
     duty_of_nodes,
@@ -22,7 +23,7 @@ from graph_metanetworks.trace.builder import Builder
 from graph_metanetworks.trace.interpreter import Interpreter
 from graph_metanetworks.trace.value import Value
 
-NEURONS = {"neuron", "channel", "sum", "product", "context", "pool", "feature"}
+NOT_COMPUTED = {"input", "constant", "vocabulary"}
 
 
 def finish(
@@ -37,7 +38,7 @@ def finish(
     name: str,
 ) -> ParameterGraph:
     builder = trace.builder
-    _pin_outputs(builder, outputs)
+    _pin_outputs(trace, outputs)
     _pin_unreached(trace, dims)
     if attention == "shared":
         trace.notes += share_middle(builder)
@@ -47,6 +48,7 @@ def finish(
     shapes = {p.name: p.shape for p in parameters}
     attach_the_rest(builder, shapes, dims)
     _settle(trace)
+    _tell_pooled_apart(builder)
     duty = duty_of_nodes(builder)
     blocks = name_attention_edges(make_blocks(builder.edges, shapes), builder, duty)
     _set_depths(builder, blocks)
@@ -75,13 +77,16 @@ def _node_group(group) -> NodeGroup:
     )
 
 
-def _pin_outputs(builder: Builder, outputs: Sequence[Value]) -> None:
+def _pin_outputs(trace: Interpreter, outputs: Sequence[Value]) -> None:
     for value in outputs:
         for dim in value.dims:
             pin(dim, "output")
+        shape = [size(leaves(dim)) for dim in value.dims]
+        if not value.labels and value.behind is not None and shape and 0 not in shape:
+            wiring.label_along(trace, value, shape, len(shape) - 1)
         for label in value.labels:
-            for group in builder.groups_in(label):
-                if group.kind in NEURONS:
+            for group in trace.builder.groups_in(label):
+                if group.kind not in NOT_COMPUTED:
                     group.kind, group.indexed = "output", True
 
 
@@ -97,6 +102,23 @@ def _pin_unreached(trace: Interpreter, dims: Mapping[str, list[Dim]]) -> None:
 
 def _settle(trace: Interpreter) -> None:
     settle([*trace.types, *([group.dim] for group in trace.builder.groups)])
+
+
+def _tell_pooled_apart(builder: Builder) -> None:
+    """Where the same nodes are used both pooled over places and not, the two weights get different kinds."""
+    used = {
+        pooled: {
+            group.start
+            for edges in builder.edges
+            if edges.view is not None and edges.kind == "linear weight" and edges.pooled == pooled
+            for group in builder.groups_in(edges.source)
+        }
+        for pooled in (True, False)
+    }
+    both = used[True] & used[False]
+    for edges in builder.edges:
+        if edges.pooled and any(g.start in both for g in builder.groups_in(edges.source)):
+            edges.kind = "pooled weight"
 
 
 def _set_depths(builder: Builder, blocks: Sequence[EdgeBlock]) -> None:
@@ -120,10 +142,8 @@ def _set_depths(builder: Builder, blocks: Sequence[EdgeBlock]) -> None:
         current = waiting.pop()
         order.append(current)
         for target in after[current]:
-            if current not in roots or builder.groups[current].kind == "input":
+            if builder.groups[target].kind != "input":
                 depth[target] = max(depth[target], depth[current] + 1)
-            else:
-                depth[target] = max(depth[target], 1)
             entering[target] -= 1
             if not entering[target]:
                 waiting.append(target)
@@ -131,7 +151,7 @@ def _set_depths(builder: Builder, blocks: Sequence[EdgeBlock]) -> None:
         return
     for index, group in enumerate(builder.groups):
         group.depth = depth[index]
-        if index in roots and group.kind not in ("input", "constant", "vocabulary"):
+        if index in roots and group.kind not in NOT_COMPUTED:
             group.depth = max(0, min((depth[t] for t in after[index]), default=1) - 1)
 
 

@@ -21,7 +21,7 @@ from graph_metanetworks.symmetry.axes import (
     size,
     unify_dims,
 )
-from graph_metanetworks.trace import memory, wiring
+from graph_metanetworks.trace import binding, memory
 from graph_metanetworks.trace.builder import Builder
 from graph_metanetworks.trace.declare import apply_declaration
 from graph_metanetworks.trace.labels import View, pairs
@@ -241,7 +241,7 @@ class Interpreter:
                     'with gmn.Tracer(unknown="pin") to claim no symmetry there.'
                 )
             self.notes.append(f"{what}: no symmetry is claimed there")
-        return wiring.opaque(call)
+        return binding.opaque(call)
 
     def note_heads(self, heads: Tensor, label: Tensor) -> None:
         """Remember to which head the nodes of a label belong."""

@@ -32,12 +32,13 @@ def canonical(label: Tensor) -> Tensor:
     """The same label with stride 0 wherever it is constant."""
     if label.device.type == "meta":
         return label
-    for dim in range(label.dim()):
-        if varies(label, dim):
-            first = label.narrow(dim, 0, 1)
-            if bool((first == label).all()):
-                label = first.expand(label.shape)
-    return label
+    shape = label.shape
+    small = compact(label, pattern(label))
+    for dim in pattern(small):
+        first = small.narrow(dim, 0, 1)
+        if bool((first == small).all()):
+            small = first
+    return small.expand(shape)
 
 
 def compact(label: Tensor, keep: Iterable[int]) -> Tensor:
@@ -55,10 +56,10 @@ def pairs(first: Tensor, second: Tensor) -> Tensor:
     """The distinct pairs of two labels of equal shape. [2, n]"""
     keep = pattern(first) | pattern(second)
     left, right = torch.broadcast_tensors(compact(first, keep), compact(second, keep))
-    both = torch.stack([left.reshape(-1), right.reshape(-1)])
-    if both.size(1) > 1 and bool((both[0, 1:] > both[0, :-1]).all()):
-        return both
-    return torch.unique(both, dim=1)
+    left, right = left.reshape(-1), right.reshape(-1)
+    base = int(right.max()) + 2  # labels start at NOTHING
+    combined = ((left + 1) * base + right + 1).unique()
+    return torch.stack([combined // base - 1, combined % base - 1])
 
 
 @dataclass(frozen=True, slots=True, eq=False)

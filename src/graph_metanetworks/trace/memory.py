@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from graph_metanetworks.elements import contiguous_strides
-from graph_metanetworks.trace import wiring
+from graph_metanetworks.trace import binding
 from graph_metanetworks.trace.labels import NOTHING, canonical
 from graph_metanetworks.trace.tape import TensorRef
 from graph_metanetworks.trace.value import Role, Value
@@ -108,11 +108,11 @@ def viewed_in_place(call: Call) -> Value:
             order.append(None)
             continue
         if match is None:
-            return wiring.opaque(call)[0]
+            return binding.opaque(call)[0]
         remaining = [(i, have) for i, have in remaining if i != match]
         order.append(match)
     if old.offset != new.offset or any(length != 1 for _, (length, _) in remaining):
-        return wiring.opaque(call)[0]
+        return binding.opaque(call)[0]
     kept = [i for i in order if i is not None]
     dims = [[] if i is None else value.dims[i] for i in order]
     drop = [i for i, _ in remaining]

@@ -77,40 +77,43 @@ class Tracer:
     ) -> tuple[ParameterGraph, Interpreter]:
         """The graph together with the interpreter that made it; `snapshot` keeps every operation's tensors."""
         _check(model)
-        with unset_fake_temporarily(), torch.device("cpu"):
+        with unset_fake_temporarily():
             state = _State.of(model)
             tape = Tape(has_rule, snapshot=snapshot)
-            interpreter = Interpreter(model, unknown=self.unknown)
-            interpreter.log = [] if snapshot else None
             args, kwargs = tree_map_only(Tensor, _without_fake, (args, kwargs))
             result = self._run(model, state, tape, args, kwargs)
-            chosen = self.outputs(result) if self.outputs else result
-            outputs = tensors(chosen)
-            if not outputs:
-                raise TraceError(
-                    f"{type(model).__name__} returned no tensor (but {type(chosen).__name__}). Pass "
-                    "gmn.Tracer(outputs=...) a function that picks the tensors out of the result."
-                )
-            for name, tensor in state.tensors.items():
-                interpreter.add_parameter(tape.ref(tensor), name, state.originals[name])
-            for name, tensor in _named_inputs(args, kwargs):
-                interpreter.add_input(tape.ref(tensor), name)
-            interpreter.run(tape.live(outputs))
-            dims = {
-                name: interpreter.value(tape.ref(tensor)).dims
-                for name, tensor in state.tensors.items()
-            }
-            parameters = self._reached(model, state, interpreter)
-            graph = finish(
-                interpreter,
-                parameters,
-                {p.name: dims[p.name] for p in parameters},
-                [interpreter.value(tape.ref(tensor)) for tensor in outputs],
-                attention=self.attention,
-                heads=self.heads,
-                ignored=state.names - {n for p in parameters for n in (p.name, *p.tied)},
-                name=type(_original(model)).__name__,
+            # the caller's default device and other function modes are not meant for our own tensors
+            with torch._C.DisableTorchFunction():
+                return self._interpret(model, state, tape, result, args, kwargs)
+
+    def _interpret(
+        self, model: nn.Module, state: _State, tape: Tape, result: Any, args: tuple, kwargs: dict
+    ) -> tuple[ParameterGraph, Interpreter]:
+        chosen = self.outputs(result) if self.outputs else result
+        outputs = tensors(chosen)
+        if not outputs:
+            raise TraceError(
+                f"{type(model).__name__} returned no tensor (but {type(chosen).__name__}). Pass "
+                "gmn.Tracer(outputs=...) a function that picks the tensors out of the result."
             )
+        interpreter = Interpreter(model, unknown=self.unknown)
+        interpreter.log = [] if tape.snapshot else None
+        for name, tensor in state.tensors.items():
+            interpreter.add_parameter(tape.ref(tensor), name, state.originals[name])
+        for name, tensor in _named_inputs(args, kwargs):
+            interpreter.add_input(tape.ref(tensor), name)
+        interpreter.run(tape.live(outputs))
+        parameters = self._reached(model, state, interpreter)
+        graph = finish(
+            interpreter,
+            parameters,
+            {p.name: interpreter.value(tape.ref(state.tensors[p.name])).dims for p in parameters},
+            [interpreter.value(tape.ref(tensor)) for tensor in outputs],
+            attention=self.attention,
+            heads=self.heads,
+            ignored=state.names - {n for p in parameters for n in (p.name, *p.tied)},
+            name=type(_original(model)).__name__,
+        )
         return graph, interpreter
 
     def _run(self, model: nn.Module, state: _State, tape: Tape, args: tuple, kwargs: dict) -> Any:

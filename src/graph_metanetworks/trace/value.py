@@ -26,7 +26,8 @@ class Value:
 
     An activation has `labels` once nodes stand for its channels; until then `origin` says which elements of an
     input it shows, and `behind` which nodes it was computed from in a way that labels cannot follow.
-    A weight has `views` of parameters; `mixed` names parameters that went through arithmetic.
+    A weight has `views` of parameters; `mixed` names parameters that went through arithmetic. `pooled` says that
+    places were summed up, which tells the two matrices of a DeepSets layer apart.
     """
 
     role: Role
@@ -36,6 +37,7 @@ class Value:
     mixed: frozenset[str] = frozenset()
     origin: View | None = None
     behind: Tensor | None = None
+    pooled: bool = False
 
     @property
     def is_weight(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -10,10 +11,8 @@ import torch
 from torch import Tensor
 
 from graph_metanetworks.symmetry.axes import Dim, fixed, pin
-from graph_metanetworks.trace.builder import Loose
 from graph_metanetworks.trace.labels import (
     NOTHING,
-    View,
     canonical,
     compact,
     lay_along,
@@ -82,12 +81,12 @@ def _new_label(trace: Interpreter, value: Value, shape: Sequence[int], dim: int)
         label = builder.label(kind, trace.path, shape, value.dims, [dim], 0)
         builder.groups[-1].indexed = True
         return label
-    depth = builder.depths(value.behind)[1]
-    hub = builder.node("mix", trace.path, depth + 1)
-    builder.connect("mix", value.behind, hub.expand(value.behind.shape), trace.path)
-    label = builder.label("feature", trace.path, shape, value.dims, [dim], depth + 2)
+    hub = hub_label(trace, replace(value, labels=[]), shape)
+    depth = builder.depths(value.behind)[1] + 2
+    label = builder.label("feature", trace.path, shape, value.dims, [dim], depth)
     builder.groups[-1].indexed = True
-    builder.connect("mix", hub.expand(label.shape), label, trace.path)
+    if hub is not None:
+        builder.connect("mix", hub, label, trace.path)
     return label
 
 
@@ -192,129 +191,31 @@ def _join_partial(
     )
 
 
-# ------------------------------------------------------------------ parameters
+# ------------------------------------------------------------------ operations that no label follows
 
 
-def bind(
+def hub_label(trace: Interpreter, value: Value, shape: Sequence[int]) -> Tensor | None:
+    """One node for all that lies behind a tensor without labels, as a label; None if nothing does."""
+    if value.labels or value.behind is None or not value.behind.numel():
+        return None
+    builder = trace.builder
+    hub = builder.node("mix", trace.path, builder.depths(value.behind)[1] + 1)
+    builder.connect("mix", value.behind, hub.expand(value.behind.shape), trace.path)
+    return hub.view([1] * len(shape)).expand(tuple(shape))
+
+
+def tell_about(
     trace: Interpreter,
-    kind: str,
-    weight: Value,
+    value: Value,
+    labels: list[Tensor],
     shape: Sequence[int],
     dims: list[Dim],
-    labels: list[Tensor],
-) -> None:
-    """Parameters that act elementwise on a tensor of `shape`: edges from a node of their own to its nodes.
-
-    `labels` are those of the tensor; one is added if none fits.
-    """
-    shape = tuple(max(1, n) for n in shape)
-    for view in weight.views:
-        _bind_view(trace, kind, view.expand(shape), shape, dims, labels)
-    for name in sorted(weight.mixed):
-        nearby = [
-            (dims[d], compact(label, {d}).reshape(-1))
-            for label in labels
-            for d in pattern(label)
-            if pattern(label) == {d}
-        ]
-        trace.builder.loose.append(Loose(name, trace.path, nearby))
-
-
-def _bind_view(
-    trace: Interpreter,
-    kind: str,
-    view: View,
-    shape: tuple[int, ...],
-    dims: list[Dim],
-    labels: list[Tensor],
-) -> None:
-    builder = trace.builder
-    varying = pattern(view.label)
-
-    def fit(label: Tensor) -> tuple[int, int]:
-        return len(pattern(label) & varying), -len(pattern(label) - varying)
-
-    target = max(labels, key=fit, default=None)
-    if target is None or (varying and not pattern(target) & varying):
-        along = [max(varying)] if varying else []
-        target = builder.label("neuron", trace.path, shape, dims, along, 1)
-        labels.append(target)
-    if pattern(target) - varying:  # one parameter for several nodes: they share a hub
-        depth = max(0, builder.depths(target)[0] - 1)
-        hub = builder.label_like(
-            "shared", trace.path, shape, dims, [compact(target, varying)], depth
-        )
-        builder.connect("share", hub, target, trace.path)
-        target = hub
-    sites = varying - pattern(target)
-    source = source_nodes(trace, kind, shape, dims, sites, builder.depths(target)[1])
-    builder.attach(kind, view, dims, source, target, trace.path, sites)
-
-
-def attach_weight(
-    trace: Interpreter, kind: str, view: View, dims: list[Dim], source: Tensor, target: Tensor
-) -> None:
-    """Edges from `source` to `target`; a parameter that is only a factor of one end acts on that end alone.
-
-    Weight norm has one gain per output: its elements do not vary along the inputs.
-    """
-    builder = trace.builder
-    shape = torch.broadcast_shapes(view.label.shape, source.shape, target.shape)
-    source, target = source.expand(shape), target.expand(shape)
-    varying = pattern(view.label.expand(shape))
-    fits_source, fits_target = pattern(source) <= varying, pattern(target) <= varying
-    if not fits_source and not fits_target:
-        nearby = [
-            (dims[d], compact(end, {d}).reshape(-1))
-            for end in (source, target)
-            for d in pattern(end)
-            if pattern(end) == {d}
-        ]
-        builder.loose.append(Loose(view.parameter, trace.path, nearby))
-        return
-    if not (fits_source and fits_target):
-        target = target if fits_target else source
-        kind = "scale"
-        source = source_nodes(trace, kind, shape, dims, set(), builder.depths(target)[1])
-    builder.attach(kind, view, dims, source, target, trace.path)
-
-
-def source_nodes(
-    trace: Interpreter,
-    kind: str,
-    shape: Sequence[int],
-    dims: Sequence[Dim],
-    sites: set[int],
-    target_depth: int,
-) -> Tensor:
-    """Nodes that an elementwise parameter comes from: one, or one per place if it varies over places."""
-    depth = max(0, target_depth - 1)
-    label = trace.builder.label(kind, trace.path, shape, dims, sites, depth)
-    trace.builder.groups[-1].indexed = bool(sites)
-    return label
-
-
-def lift(trace: Interpreter, value: Value, shape: Sequence[int]) -> Value:
-    """A parameter that serves as data (a class token, latents): nodes for its channels, edges into them."""
-    if not value.is_weight:
-        return value
-    labels: list[Tensor] = []
-    bind(trace, "token", value, shape, value.dims, labels)
-    return Value(Role.ACTIVATION, value.dims, labels=labels)
-
-
-def opaque(call: Call) -> list[Value]:
-    """Whatever goes in and comes out is not permuted: sound for any operation."""
-    values = [call.value(ref) for ref in call.tensors]
-    reason = f"{call.operation.func} in '{call.path}'"
-    for value in values:
-        for dim in value.dims:
-            pin(dim, reason)
-    role = Role.ACTIVATION if highest(values) > Role.CONSTANT else Role.CONSTANT
-    activations = []
-    for ref, value in zip(call.tensors, values, strict=True):
-        activations.append(lift(call.trace, value, ref.shape) if value.is_weight else value)
-    behind = nodes_behind(*activations)
-    return [
-        Value(role, [fixed(n, reason) for n in ref.shape], behind=behind) for ref in call.outs
-    ]
+) -> list[Tensor]:
+    """Labels that also know of what lies behind another operand, unless it is those nodes themselves."""
+    if value.behind is None or not labels:
+        return labels
+    own = nodes_behind(Value(Role.ACTIVATION, dims, labels=labels))
+    if own is not None and bool(torch.isin(value.behind, own).all()):
+        return labels
+    hub = hub_label(trace, value, shape)
+    return labels if hub is None else join(trace, "product", labels, [hub], shape, dims)

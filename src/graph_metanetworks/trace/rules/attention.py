@@ -45,6 +45,9 @@ def dot(
             if not varies(label, contracted):
                 passing = compact(label, keep).expand(shape)
                 labels = _attend(call, labels, passing, shape, dims)
+    for value in (x, w):
+        if not value.labels:
+            labels = wiring.tell_about(trace, value, labels, shape, dims)
     behind = wiring.nodes_behind(x, w) if lost and not labels else None
     return Value(Role.ACTIVATION, dims, labels=labels, behind=behind)
 

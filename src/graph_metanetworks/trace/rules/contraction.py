@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from graph_metanetworks.symmetry.axes import Dim, pin, unify, unify_dims
-from graph_metanetworks.trace import wiring
+from graph_metanetworks.trace import binding, wiring
 from graph_metanetworks.trace.builder import Loose
 from graph_metanetworks.trace.interpreter import Call
 from graph_metanetworks.trace.labels import compact, pattern, varies
@@ -63,13 +63,13 @@ def contract(call: Call, x: Value, w: Value, x_shape: Shape3, w_shape: Shape3) -
     dims = [batch, x.dims[1], w.dims[2]]
     shape = (max(x_shape[0], w_shape[0]), x_shape[1], w_shape[2])
     joint = [*dims, x.dims[2]]
-    call.trace.seen(joint, activation=Role.ACTIVATION in (x.role, w.role))
+    call.trace.seen(joint, activation=True)
     if 0 in (*x_shape, *w_shape):
         return Value(max(x.role, w.role), dims)
     if x.is_weight and w.is_weight:
         if not _serves_as_data(call, x, w):
             return Value(Role.WEIGHT, dims, mixed=x.parameters | w.parameters)
-        x = wiring.lift(call.trace, x, x_shape)
+        x = binding.lift(call.trace, x, x_shape)
     if w.is_weight:
         return apply_weight(call, x, w, x_shape, shape, dims)
     if x.is_weight:
@@ -115,7 +115,9 @@ def apply_weight(
     sources = compact(source, per_batch | {2}).transpose(1, 2)  # [b, k, 1]
     targets = compact(target, per_batch | {2})  # [b, 1, m]
     for view in w.views:
-        wiring.attach_weight(trace, "linear weight", view, w.dims, sources, targets)
+        binding.attach_weight(
+            trace, "linear weight", view, w.dims, sources, targets, pooled=x.pooled
+        )
     for name in sorted(w.mixed):
         nearby = [
             (x.dims[2], compact(source, {2}).reshape(-1)),
@@ -131,7 +133,7 @@ def apply_weight(
         )
         builder.connect("share", target, outer, call.path)
         target = outer
-    return Value(Role.ACTIVATION, dims, labels=[target, *passing])
+    return Value(Role.ACTIVATION, dims, labels=[target, *passing], pooled=x.pooled)
 
 
 def add_bias(
@@ -151,7 +153,7 @@ def add_bias(
     ]
     laid = value.moved(result.dims, lambda label: label.reshape(places).expand(shape))
     if value.is_weight and result.is_activation:
-        wiring.bind(call.trace, kind, laid, shape, result.dims, result.labels)
+        binding.bind(call.trace, kind, laid, result, shape)
     elif value.is_weight:
         result.mixed |= value.parameters
     elif value.is_activation:
@@ -170,7 +172,7 @@ def bilinear(call: Call) -> Value:
     trace, builder = call.trace, call.trace.builder
     first, w, second = call.use("i1"), call.use("i2"), call.use("i3")
     if not w.is_weight or call["i1"].ndim != 2:
-        return wiring.opaque(call)[0]
+        return binding.opaque(call)[0]
     unify(first.dims[0], second.dims[0], call.name)
     unify(first.dims[1], w.dims[1], call.name)
     unify(second.dims[1], w.dims[2], call.name)
@@ -200,7 +202,7 @@ def grouped_product(call: Call) -> Value:
     trace, builder = call.trace, call.trace.builder
     x, w = call.use("self"), call.use("mat2")
     if not w.is_weight or call["mat2"].ndim != 3 or call["self"].ndim != 2:
-        return wiring.opaque(call)[0]
+        return binding.opaque(call)[0]
     pin(w.dims[0], "choice of expert")
     unify(x.dims[1], w.dims[1], call.name)
     dims = [x.dims[0], w.dims[2]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from graph_metanetworks.symmetry.axes import Dim, cut, fixed, leaves, pin, unify
-from graph_metanetworks.trace import wiring
+from graph_metanetworks.trace import binding, wiring
 from graph_metanetworks.trace.builder import Loose
 from graph_metanetworks.trace.interpreter import Call
 from graph_metanetworks.trace.labels import compact, pattern
@@ -25,7 +25,7 @@ def convolution(call: Call) -> Value:
     if call["groups"] == 1:
         call.trace.seen([*dims, x.dims[1]], activation=True)
     if x.is_weight:
-        x = wiring.lift(call.trace, x, call["input"].shape)
+        x = binding.lift(call.trace, x, call["input"].shape)
     labels = _taps(call, x, w, dims) if w.is_weight else []
     behind = None if w.is_weight else wiring.nodes_behind(x, w)
     result = Value(Role.ACTIVATION, dims, labels=labels, behind=behind)
@@ -72,7 +72,7 @@ def _taps(call: Call, x: Value, w: Value, dims: list[Dim]) -> list[Tensor]:
     taps = [1] * (len(w_shape) - 2)
     for view in w.views:
         ends = (end.reshape(*end.shape, *taps) for end in (sources, targets))
-        wiring.attach_weight(trace, "convolution weight", view, w.dims, *ends)
+        binding.attach_weight(trace, "convolution weight", view, w.dims, *ends)
     for name in sorted(w.mixed):
         nearby = [
             (x.dims[1], compact(source, {1}).reshape(-1)),

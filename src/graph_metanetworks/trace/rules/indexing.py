@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from graph_metanetworks.symmetry.axes import Dim, fixed, make_specific, pin, unify
-from graph_metanetworks.trace import wiring
+from graph_metanetworks.trace import binding, wiring
 from graph_metanetworks.trace.builder import Loose
 from graph_metanetworks.trace.interpreter import Call
 from graph_metanetworks.trace.labels import compact, lay_along, pattern, varies
@@ -140,7 +140,8 @@ def _site_lookup(
         small = small.squeeze(dim)
     shape = [ref.shape[d] if d in kept else 1 for d in range(ref.ndim)]
     ends = small.reshape(shape).expand(ref.shape)
-    wiring.bind(call.trace, "grid", table, ref.shape, table.dims, [ends])
+    sites = Value(Role.WEIGHT, table.dims, labels=[ends])
+    binding.bind(call.trace, "grid", table, sites, ref.shape)
     return Value(Role.ACTIVATION, dims, labels=[target])
 
 
@@ -149,7 +150,7 @@ def _masked(call: Call, chosen: list[TensorRef]) -> Value:
     value = call.value("self")
     count = sum(i.ndim if i.dtype in (torch.bool, torch.uint8) else 1 for i in chosen)
     if len(chosen) != 1 or call["indices"][0] is None:
-        return wiring.opaque(call)[0]
+        return binding.opaque(call)[0]
     for dim in [*value.dims[:count], *call.value(chosen[0]).dims]:
         pin(dim, "mask")
     dims = [fixed(call.out.shape[0], "mask"), *value.dims[count:]]
@@ -178,7 +179,8 @@ def index_select(call: Call) -> Value:
         ends = compact(target, features).expand(
             [ref.shape[d] if d != dim else 1 for d in range(ref.ndim)]
         )
-        wiring.bind(call.trace, "grid", value, ref.shape, value.dims, [ends.expand(ref.shape)])
+        sites = Value(Role.WEIGHT, value.dims, labels=[ends.expand(ref.shape)])
+        binding.bind(call.trace, "grid", value, sites, ref.shape)
         return Value(Role.ACTIVATION, dims, labels=[target])
     role = max(value.role, call.value("index").role)
     if call["index"].has_value:
@@ -211,7 +213,7 @@ def gather(call: Call) -> Value:
             pin(value.dims[i], "index")
             pin(indices.dims[i], "index")
     if value.is_weight:
-        value = wiring.lift(call.trace, value, ref.shape)
+        value = binding.lift(call.trace, value, ref.shape)
     kept = [
         compact(label, set(range(ref.ndim)) - {dim}).expand(call.out.shape)
         for label in value.labels
@@ -250,7 +252,7 @@ def scatter(call: Call) -> Value:
                 pin(other.dims[i], "index")
     values = [v for v in (value, indices, written) if v is not None]
     if written is not None and written.is_weight and highest(values) == Role.ACTIVATION:
-        written = wiring.lift(call.trace, written, source.shape)
+        written = binding.lift(call.trace, written, source.shape)
     base = [] if call.name == "scatter" and not value.labels else value.labels
     fresh = [
         compact(x, set(range(ref.ndim)) - {dim}).expand(call.out.shape)
@@ -298,7 +300,7 @@ def index_put(call: Call) -> Value:
             pin(written.dims[-back], "index")
     values = [value, written]
     if written.is_weight and value.is_activation:
-        written = wiring.lift(call.trace, written, source.shape)
+        written = binding.lift(call.trace, written, source.shape)
     labels = value.labels or _labels_from_written(written, source, used, ref)
     behind = None if labels else wiring.nodes_behind(value, written)
     mixed = value.parameters | written.parameters if highest(values) == Role.WEIGHT else frozenset()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from graph_metanetworks.symmetry.axes import cut, free
-from graph_metanetworks.trace import wiring
+from dataclasses import replace
+
+from graph_metanetworks.symmetry.axes import cut, free, unify
+from graph_metanetworks.trace import binding
 from graph_metanetworks.trace.interpreter import Call
 from graph_metanetworks.trace.rules.contraction import add_bias
 from graph_metanetworks.trace.registry import rule
@@ -14,10 +16,8 @@ def normalized(call: Call, kind: str, first: int, **parameters: str) -> Value:
     """The input after normalisation; `parameters` maps scale, shift, ... to argument names."""
     value = call.use("input")
     if value.is_weight:
-        value = wiring.lift(call.trace, value, call["input"].shape)
-    result = Value(
-        Role.ACTIVATION, value.dims, list(value.labels), origin=value.origin, behind=value.behind
-    )
+        value = binding.lift(call.trace, value, call["input"].shape)
+    result = replace(value, role=Role.ACTIVATION, labels=list(value.labels))
     for part, argument in parameters.items():
         result = add_bias(call, result, call.get(argument), f"{kind} norm {part}", first)
     return result
@@ -69,8 +69,6 @@ def group_norm(call: Call) -> list[Value]:
 @rule("_weight_norm_interface")
 def weight_norm(call: Call) -> list[Value]:
     """w = g v / |v|, the norm over all dimensions but `dim`."""
-    from graph_metanetworks.symmetry.axes import unify
-
     direction, gain = call.value("v"), call.value("g")
     for length, a, b in zip(call["g"].shape, direction.dims, gain.dims, strict=True):
         if length > 1:

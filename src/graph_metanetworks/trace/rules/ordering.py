@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from graph_metanetworks.symmetry.axes import pin
-from graph_metanetworks.trace import wiring
+from graph_metanetworks.trace import binding, wiring
 from graph_metanetworks.trace.interpreter import Call
 from graph_metanetworks.trace.labels import varies
 from graph_metanetworks.trace.registry import rule
@@ -44,4 +44,4 @@ def ordered(call: Call) -> list[Value]:
     "multinomial",
 )
 def opaque(call: Call) -> list[Value]:
-    return wiring.opaque(call)
+    return binding.opaque(call)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from graph_metanetworks.symmetry.axes import Dim, fixed, unify_dims
-from graph_metanetworks.trace import wiring
+from graph_metanetworks.trace import binding, wiring
 from graph_metanetworks.trace.interpreter import Call
 from graph_metanetworks.trace.registry import POINTWISE, rule
 from graph_metanetworks.trace.tape import TensorRef
@@ -72,11 +72,15 @@ def combine(call: Call, tensors: Sequence[TensorRef], shape: Sequence[int]) -> V
     multiplies = call.name in MULTIPLICATIVE
     kind = "product" if multiplies else "residual"
     labels = wiring.join_all(call.trace, kind, activations, shape, dims)
-    result = Value(role, dims, labels=labels)
-    for weight in weights:
-        wiring.bind(call.trace, scale_kind(call, multiplies), weight, shape, dims, labels)
+    pooled = all(value.pooled for value in activations)
+    result = Value(role, dims, labels=labels, pooled=pooled)
     if not labels:
         _keep_origin(result, operands, shape)
+    for value in activations:
+        if not value.labels:
+            result.labels = wiring.tell_about(call.trace, value, result.labels, shape, dims)
+    for weight in weights:
+        binding.bind(call.trace, scale_kind(call, multiplies), weight, result, shape)
     _note_activation(call, result)
     return result
 

@@ -24,18 +24,34 @@ def reduced(call: Call, value: Value, shape: Sequence[int], dims: set[int], keep
     final = [1 if i in dims else shape[i] for i in kept]
     if value.is_weight:
         return _reduced_weight(value, shape, dims, axes, final)
-    labels, lost = [], False
+    labels, lost = [], []
     for label in value.labels:
         if not pattern(label) & dims:
             small = compact(label, set(range(len(shape))) - dims)
         elif pattern(label) - dims:
             small = _pooled_nodes(call, value, shape, label, dims)
         else:
-            lost = True
+            lost.append(label)
             continue
         labels.append(canonical(small.reshape(final)))
     behind = wiring.nodes_behind(value) if lost and not labels else value.behind
-    return Value(value.role, axes, labels=labels, behind=behind)
+    if lost and labels:
+        gone = Value(value.role, value.dims, labels=lost)
+        told = Value(value.role, axes, behind=wiring.nodes_behind(gone))
+        labels = wiring.tell_about(call.trace, told, labels, final, axes)
+    return Value(
+        value.role,
+        axes,
+        labels=labels,
+        origin=value.origin and value.origin.moved(lambda x: at_first(x, dims).reshape(final)),
+        behind=behind,
+        pooled=value.pooled or any(shape[d] > 1 for d in dims),
+    )
+
+
+def at_first(label: Tensor, dims: set[int]) -> Tensor:
+    """A label at the first place along the given dimensions."""
+    return label[tuple(slice(0, 1) if d in dims else slice(None) for d in range(label.dim()))]
 
 
 def _reduced_weight(value: Value, shape, dims: set[int], axes: list, final: list[int]) -> Value:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from graph_metanetworks.symmetry.axes import fixed, pin, unify
-from graph_metanetworks.trace import wiring
+from graph_metanetworks.trace import binding, wiring
 from graph_metanetworks.trace.interpreter import Call
 from graph_metanetworks.trace.labels import compact, pattern
 from graph_metanetworks.trace.registry import rule
@@ -61,7 +61,9 @@ def resample(call: Call) -> list[Value]:
             value.role,
             [*value.dims[:first], *(fixed(n, "place") for n in out.shape[first:])],
             labels=[at_one_place(label, out) for label in value.labels],
+            origin=value.origin and value.origin.moved(lambda x, out=out: at_one_place(x, out)),
             behind=value.behind,
+            pooled=value.pooled,
         )
         for out in call.outs
     ]
@@ -85,8 +87,8 @@ def grid_sample(call: Call) -> Value:
         return Value(Role.ACTIVATION, dims, labels=kept, behind=behind)
     shape = call["input"].shape
     stored = call.trace.builder.label("channel", call.path, shape, value.dims, [0, 1], 1)
-    labels = [stored]
-    wiring.bind(call.trace, "grid", value, shape, value.dims, labels)
+    sites = Value(Role.WEIGHT, value.dims, labels=[stored])
+    binding.bind(call.trace, "grid", value, sites, shape)
     places = [1] * (call.out.ndim - 2)
     out = compact(stored, {0, 1}).reshape(*shape[:2], *places).expand(call.out.shape)
     return Value(Role.ACTIVATION, dims, labels=[out])

@@ -22,7 +22,7 @@ from graph_metanetworks.symmetry.axes import (
     reshape,
     unify_dims,
 )
-from graph_metanetworks.trace import wiring
+from graph_metanetworks.trace import binding, wiring
 from graph_metanetworks.trace.interpreter import Call
 from graph_metanetworks.trace.labels import NOTHING, View, canonical, pattern, varies
 from graph_metanetworks.trace.registry import rule
@@ -96,7 +96,7 @@ def same(call: Call) -> Value:
 @rule("as_strided")
 def as_strided(call: Call) -> Value:
     if call.out.shape != call["self"].shape or call.out.strides != call["self"].strides:
-        return wiring.opaque(call)[0]
+        return binding.opaque(call)[0]
     return call.value("self")
 
 
@@ -225,16 +225,17 @@ def _cat_activations(
         joined = wiring.join(trace, "residual", joined, own, shape, inner)
     for ref, value in zip(parts, values, strict=True):
         if value.is_weight:
-            wide = [label.expand(ref.shape) for label in joined]
-            wiring.bind(trace, "token", value, ref.shape, value.dims, wide)
-            joined += [label.narrow(dim, 0, 1) for label in wide[len(joined) :]]
+            wide = Value(Role.WEIGHT, value.dims, [label.expand(ref.shape) for label in joined])
+            binding.bind(trace, "token", value, wide, ref.shape)
+            joined += [label.narrow(dim, 0, 1) for label in wide.labels[len(joined) :]]
     return {"labels": [label.expand(call.out.shape) for label in joined]}
 
 
 def _lift_along(call: Call, value: Value, ref: TensorRef, dim: int) -> Value:
-    labels = [call.trace.builder.label("neuron", call.path, ref.shape, value.dims, [dim], 1)]
-    wiring.bind(call.trace, "token", value, ref.shape, value.dims, labels)
-    return Value(Role.ACTIVATION, value.dims, labels=labels)
+    label = call.trace.builder.label("neuron", call.path, ref.shape, value.dims, [dim], 1)
+    lifted = Value(Role.ACTIVATION, value.dims, labels=[label])
+    binding.bind(call.trace, "token", value, lifted, ref.shape)
+    return lifted
 
 
 @rule("stack")
@@ -260,7 +261,7 @@ def stack(call: Call) -> Value:
                 views.append(View(part.parameter, canonical(label)))
         return Value(role, dims, views=views, mixed=mixed)
     lifted = [
-        wiring.lift(call.trace, value, ref.shape) for ref, value in zip(parts, values, strict=True)
+        binding.lift(call.trace, value, ref.shape) for ref, value in zip(parts, values, strict=True)
     ]
     if all(len(value.labels) == 1 for value in lifted):
         label = torch.stack([value.labels[0] for value in lifted], dim)

@@ -1,0 +1,89 @@
+"""Tables as plain text and as HTML, cut to a number of rows and a width."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+
+WIDTH = 100  # columns of text
+GAP = "  "
+SHORTEST = 12  # a column is never cut below this
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A title, a header and rows of text; columns named in `right` are aligned to the right.
+
+    >>> print(Table("Fruit", ("name", "count"), [("apple", "7"), ("fig", "12")], right=("count",)).text())
+    Fruit
+      name   count
+      apple      7
+      fig       12
+    """
+
+    title: str
+    header: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+    right: tuple[str, ...] = ()
+
+    def abbreviated(self, max_rows: int) -> tuple[list[tuple[str, ...]], str, list[tuple[str, ...]]]:
+        """The first rows, what to say instead of the middle, and the last rows."""
+        rows = list(self.rows)
+        if len(rows) <= max_rows:
+            return rows, "", []
+        shown = max(2, max_rows - 1)
+        first, last = rows[: shown - shown // 2], rows[-(shown // 2) :]
+        return first, f"… {len(rows) - shown:,} more rows …", last
+
+    def text(self, max_rows: int = 40) -> str:
+        first, between, last = self.abbreviated(max_rows)
+        widths = _widths([self.header, *first, *last])
+        lines = [self.title, self._line(self.header, widths)]
+        lines += [self._line(row, widths) for row in first]
+        lines += [GAP + between] if between else []
+        lines += [self._line(row, widths) for row in last]
+        return "\n".join(lines)
+
+    def html(self, max_rows: int = 40) -> str:
+        first, between, last = self.abbreviated(max_rows)
+        middle = f'<tr><td colspan="{len(self.header)}">{escape(between)}</td></tr>' if between else ""
+        head = "".join(f"<th>{escape(cell)}</th>" for cell in self.header)
+        body = "".join(map(self._html_row, first)) + middle + "".join(map(self._html_row, last))
+        table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        return f"<details open><summary><b>{escape(self.title)}</b></summary>{table}</details>"
+
+    def _line(self, row: Sequence[str], widths: Sequence[int]) -> str:
+        cells = [
+            shortened(cell, width).rjust(width) if name in self.right else shortened(cell, width).ljust(width)
+            for cell, name, width in zip(row, self.header, widths, strict=True)
+        ]
+        return (GAP + GAP.join(cells)).rstrip()
+
+    def _html_row(self, row: Sequence[str]) -> str:
+        cells = [
+            f'<td style="text-align: {"right" if name in self.right else "left"}">{escape(cell)}</td>'
+            for cell, name in zip(row, self.header, strict=True)
+        ]
+        return f"<tr>{''.join(cells)}</tr>"
+
+
+def shortened(text: str, width: int) -> str:
+    """The text without its beginning, for the end of a module path says most.
+
+    >>> shortened("bert.encoder.layer.0.attention.self.query", 21)
+    '…attention.self.query'
+    """
+    if len(text) <= width:
+        return text
+    kept = text[1 - width :]
+    dot = kept.find(".")
+    return "…" + (kept[dot + 1 :] if 0 <= dot < width // 2 else kept)
+
+
+def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
+    """Natural widths, the widest columns cut until a line fits."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    while sum(widths) + len(GAP) * len(widths) > WIDTH and max(widths) > SHORTEST:
+        widths[widths.index(max(widths))] -= 1
+    return widths

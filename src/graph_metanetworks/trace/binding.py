@@ -1,0 +1,156 @@
+"""How parameters become edges: elementwise on nodes, between nodes, or as data with nodes of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from graph_metanetworks.symmetry.axes import Dim, fixed, pin
+from graph_metanetworks.trace import wiring
+from graph_metanetworks.trace.builder import Loose
+from graph_metanetworks.trace.labels import View, compact, pattern
+from graph_metanetworks.trace.value import Role, Value, highest
+
+if TYPE_CHECKING:
+    from graph_metanetworks.trace.interpreter import Call, Interpreter
+
+
+def bind(
+    trace: Interpreter, kind: str, weight: Value, value: Value, shape: Sequence[int]
+) -> None:
+    """Parameters that act elementwise on a tensor: edges from a node of their own to the tensor's nodes.
+
+    The tensor's value is given nodes if it has none that fit.
+    """
+    shape = tuple(max(1, n) for n in shape)
+    for view in weight.views:
+        _bind_view(trace, kind, view.expand(shape), value, shape)
+    for name in sorted(weight.mixed):
+        trace.builder.loose.append(Loose(name, trace.path, _along(value.dims, value.labels)))
+
+
+def _bind_view(
+    trace: Interpreter, kind: str, view: View, value: Value, shape: tuple[int, ...]
+) -> None:
+    builder, dims = trace.builder, value.dims
+    varying = pattern(view.label)
+    target = _fitting_label(trace, varying, value, shape)
+    if pattern(target) - varying:  # one parameter for several nodes: they share a hub
+        depth = max(0, builder.depths(target)[0] - 1)
+        seen = [compact(target, varying)]
+        hub = builder.label_like("shared", trace.path, shape, dims, seen, depth)
+        builder.connect("share", hub, target, trace.path)
+        target = hub
+    sites = varying - pattern(target)
+    if sites and kind == "shift":
+        kind = "position"
+    if "norm" in kind:  # a norm layer has one node for its scale; places are parallel edges
+        sites = set()
+    source = source_nodes(trace, kind, shape, dims, sites, builder.depths(target)[1])
+    builder.attach(kind, view, dims, source, target, trace.path, sites)
+
+
+def _fitting_label(
+    trace: Interpreter, varying: set[int], value: Value, shape: tuple[int, ...]
+) -> Tensor:
+    """The label that shares most dimensions with a parameter, made if there is none."""
+
+    def fit(label: Tensor) -> tuple[int, int]:
+        return len(pattern(label) & varying), -len(pattern(label) - varying)
+
+    found = max(value.labels, key=fit, default=None)
+    if found is not None and (not varying or pattern(found) & varying):
+        return found
+    usual = 1 if len(shape) > 3 else len(shape) - 1  # where channels are, for a lone number
+    along = max(varying) if varying else usual
+    if found is None and value.is_activation and shape:
+        return wiring.label_along(trace, value, shape, along)
+    where = [along] if varying else []
+    label = trace.builder.label("neuron", trace.path, shape, value.dims, where, 1)
+    value.labels.append(label)
+    return label
+
+
+def _along(dims: Sequence[Dim], labels: Sequence[Tensor]) -> list[tuple[Dim, Tensor]]:
+    """Axes with the nodes along them, of labels that vary along one dimension."""
+    return [
+        (dims[d], compact(label, {d}).reshape(-1))
+        for label in labels
+        for d in pattern(label)
+        if pattern(label) == {d}
+    ]
+
+
+def attach_weight(
+    trace: Interpreter,
+    kind: str,
+    view: View,
+    dims: list[Dim],
+    source: Tensor,
+    target: Tensor,
+    *,
+    pooled: bool = False,
+) -> None:
+    """Edges from `source` to `target`; a parameter that is only a factor of one end acts on that end alone.
+
+    Weight norm has one gain per output: its elements do not vary along the inputs.
+    """
+    builder = trace.builder
+    shape = torch.broadcast_shapes(view.label.shape, source.shape, target.shape)
+    source, target = source.expand(shape), target.expand(shape)
+    varying = pattern(view.label.expand(shape))
+    fits_source, fits_target = pattern(source) <= varying, pattern(target) <= varying
+    if not fits_source and not fits_target:
+        nearby = _along(dims, [source, target])
+        builder.loose.append(Loose(view.parameter, trace.path, nearby))
+        return
+    if not (fits_source and fits_target):
+        target = target if fits_target else source
+        kind = "scale"
+        source = source_nodes(trace, kind, shape, dims, set(), builder.depths(target)[1])
+    builder.attach(kind, view, dims, source, target, trace.path, pooled=pooled)
+
+
+def source_nodes(
+    trace: Interpreter,
+    kind: str,
+    shape: Sequence[int],
+    dims: Sequence[Dim],
+    sites: set[int],
+    target_depth: int,
+) -> Tensor:
+    """Nodes that an elementwise parameter comes from: one, or one per place if it varies over places."""
+    depth = max(0, target_depth - 1)
+    label = trace.builder.label(kind, trace.path, shape, dims, sites, depth)
+    trace.builder.groups[-1].indexed = bool(sites)
+    return label
+
+
+def lift(trace: Interpreter, value: Value, shape: Sequence[int]) -> Value:
+    """A parameter that serves as data (a class token, latents): nodes for its channels, edges into them."""
+    if not value.is_weight:
+        return value
+    lifted = Value(Role.WEIGHT, value.dims)
+    bind(trace, "token", value, lifted, shape)
+    lifted.role = Role.ACTIVATION
+    return lifted
+
+
+def opaque(call: Call) -> list[Value]:
+    """Whatever goes in and comes out is not permuted: sound for any operation."""
+    values = [call.value(ref) for ref in call.tensors]
+    reason = f"{call.operation.func} in '{call.path}'"
+    for value in values:
+        for dim in value.dims:
+            pin(dim, reason)
+    role = Role.ACTIVATION if highest(values) > Role.CONSTANT else Role.CONSTANT
+    activations = []
+    for ref, value in zip(call.tensors, values, strict=True):
+        activations.append(lift(call.trace, value, ref.shape))
+    behind = wiring.nodes_behind(*activations)
+    return [
+        Value(role, [fixed(n, reason) for n in ref.shape], behind=behind) for ref in call.outs
+    ]
