@@ -78,7 +78,7 @@ def shortened(text: str, width: int) -> str:
         return text
     kept = text[1 - width :]
     dot = kept.find(".")
-    return "…" + (kept[dot + 1 :] if 0 <= dot < width // 2 else kept)
+    return "…" + (kept[dot + 1 :] if 0 <= dot < 7 else kept)
 
 
 def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
