@@ -1,0 +1,146 @@
+"""What holds for every parameter graph, whatever the architecture; and what tracing leaves alone."""
+
+from collections import Counter
+from typing import Any
+
+import networkx as nx
+import pytest
+import torch
+from torch import nn
+
+import graph_metanetworks as gmn
+from menagerie import MENAGERIE
+from traced import BY_NAME, state_of, traced
+
+every_architecture = pytest.mark.parametrize("name", [entry.name for entry in MENAGERIE])
+
+
+@every_architecture
+def test_index_tensors_broadcast_to_their_block(name: str) -> None:
+    for block in traced(name).graph.blocks:
+        for end in (block.source, block.target):
+            assert end.dtype == torch.int64
+            assert end.dim() == len(block.shape)
+            assert all(n in (1, full) for n, full in zip(end.shape, block.shape, strict=True))
+        assert all(0 <= dim < len(block.shape) for dim in block.positions)
+
+
+@every_architecture
+def test_edges_join_nodes_of_the_graph(name: str) -> None:
+    graph = traced(name).graph
+    index = graph.edge_index
+    assert index.shape == (2, graph.num_edges)
+    assert int(index.min()) >= 0
+    assert int(index.max()) < graph.num_nodes
+    assert graph.edge_kind.shape == graph.edge_depth.shape == (graph.num_edges,)
+    assert graph.edge_position.shape == (graph.num_edges, 3)
+    assert float(graph.edge_position.abs().max()) < 0.5
+
+
+@every_architecture
+def test_groups_partition_the_nodes(name: str) -> None:
+    graph = traced(name).graph
+    start = 0
+    for group in graph.groups:
+        assert group.start == start
+        assert group.size > 0
+        start += group.size
+    assert start == graph.num_nodes
+    touched = torch.zeros(graph.num_nodes, dtype=torch.bool)
+    touched[graph.edge_index.reshape(-1)] = True
+    lonely = {g.name + " " + g.kind for g in graph.groups if not touched[g.nodes].all()}
+    assert not lonely, f"nodes without an edge: {lonely}"
+
+
+@every_architecture
+def test_names_are_unique(name: str) -> None:
+    graph = traced(name).graph
+    names = [n for p in graph.parameters for n in (p.name, *p.tied)]
+    assert max(Counter(names).values()) == 1
+    assert not set(names) & graph.ignored
+
+
+@every_architecture
+def test_parallel_edges_are_told_apart(name: str) -> None:
+    """No two edges of one use of a parameter agree in source, target and position."""
+    graph = traced(name).graph
+    index, positions = graph.edge_index.double(), graph.edge_position.double()
+    for block, where in zip(graph.blocks, graph.edge_slices, strict=True):
+        ends = index[:, where]
+        edges = torch.cat([ends, positions[where].T])
+        distinct = edges.unique(dim=1).size(1)
+        assert distinct == block.num_edges, f"{block.kind} of {block.parameter}"
+
+
+def group_graph(graph: gmn.ParameterGraph) -> nx.DiGraph:
+    """Which node group feeds which."""
+    group_of = torch.repeat_interleave(
+        torch.arange(len(graph.groups)), torch.tensor([group.size for group in graph.groups])
+    )
+    pairs = group_of[graph.edge_index].unique(dim=1).T.tolist()
+    network = nx.DiGraph()
+    network.add_nodes_from(range(len(graph.groups)))
+    network.add_edges_from((source, target) for source, target in pairs if source != target)
+    return network
+
+
+@every_architecture
+def test_depth_is_the_longest_path(name: str) -> None:
+    """One more than the deepest predecessor; strictly increasing along all but recurrent edges."""
+    graph = traced(name).graph
+    network = group_graph(graph)
+    loops = {g for c in nx.strongly_connected_components(network) if len(c) > 1 for g in c}
+    for target, group in enumerate(graph.groups):
+        before = [graph.groups[source] for source in network.predecessors(target)]
+        outside = [g for g in before if graph.groups.index(g) not in loops or target not in loops]
+        for source in outside:
+            assert source.depth < group.depth, f"{source} -> {group}"
+        if before and not loops:
+            assert group.depth == 1 + max(source.depth for source in before), f"{before} -> {group}"
+
+
+# ------------------------------------------------------------------ the model is left as found
+
+
+def fingerprint(model: nn.Module) -> list[Any]:
+    """Everything about a model that tracing could disturb, by identity."""
+    found: list[Any] = []
+    for path, module in model.named_modules(remove_duplicate=False):
+        attributes = {key: id(value) for key, value in vars(module).items()}
+        registries = [
+            (registry, {key: id(value) for key, value in vars(module)[registry].items()})
+            for registry in vars(module)
+            if registry.startswith("_") and isinstance(vars(module)[registry], dict)
+        ]
+        found.append((path, module.training, attributes, registries))
+    for tensor in (*model.parameters(), *model.buffers()):
+        found.append((tensor._version, tensor.requires_grad, tensor.grad, tensor.dtype, tensor.device))
+    return found
+
+
+def surroundings() -> tuple:
+    everywhere = nn.modules.module
+    return (
+        torch.is_grad_enabled(),
+        torch.get_default_dtype(),
+        torch.get_rng_state().tolist(),
+        torch.backends.mha.get_fastpath_enabled(),
+        torch.backends.mkldnn.enabled,
+        len(everywhere._global_forward_hooks),
+        len(everywhere._global_forward_pre_hooks),
+        torch.is_autocast_enabled("cpu"),
+    )
+
+
+@every_architecture
+def test_the_model_is_left_as_found(name: str) -> None:
+    architecture = BY_NAME[name]
+    model, args, kwargs = architecture.make()
+    model.train()
+    next(iter(reversed(list(model.modules())))).eval()
+    before, weights, around = fingerprint(model), state_of(model), surroundings()
+    gmn.Tracer(**architecture.tracer).trace(model, *args, **kwargs)  # pyright: ignore
+    assert surroundings() == around
+    assert fingerprint(model) == before
+    for key, value in model.state_dict().items():
+        assert torch.equal(value, weights[key]), key
