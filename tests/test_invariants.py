@@ -1,16 +1,15 @@
 """What holds for every parameter graph, whatever the architecture; and what tracing leaves alone."""
 
 from collections import Counter
-from typing import Any
 
 import networkx as nx
 import pytest
 import torch
-from torch import nn
 
 import graph_metanetworks as gmn
+from fingerprint import left_as_found
 from menagerie import MENAGERIE
-from traced import BY_NAME, state_of, traced
+from traced import BY_NAME, traced
 
 every_architecture = pytest.mark.parametrize("name", [entry.name for entry in MENAGERIE])
 
@@ -102,45 +101,11 @@ def test_depth_is_the_longest_path(name: str) -> None:
 # ------------------------------------------------------------------ the model is left as found
 
 
-def fingerprint(model: nn.Module) -> list[Any]:
-    """Everything about a model that tracing could disturb, by identity."""
-    found: list[Any] = []
-    for path, module in model.named_modules(remove_duplicate=False):
-        attributes = {key: id(value) for key, value in vars(module).items()}
-        registries = [
-            (registry, {key: id(value) for key, value in vars(module)[registry].items()})
-            for registry in vars(module)
-            if registry.startswith("_") and isinstance(vars(module)[registry], dict)
-        ]
-        found.append((path, module.training, attributes, registries))
-    for tensor in (*model.parameters(), *model.buffers()):
-        found.append((tensor._version, tensor.requires_grad, tensor.grad, tensor.dtype, tensor.device))
-    return found
-
-
-def surroundings() -> tuple:
-    everywhere = nn.modules.module
-    return (
-        torch.is_grad_enabled(),
-        torch.get_default_dtype(),
-        torch.get_rng_state().tolist(),
-        torch.backends.mha.get_fastpath_enabled(),
-        torch.backends.mkldnn.enabled,
-        len(everywhere._global_forward_hooks),
-        len(everywhere._global_forward_pre_hooks),
-        torch.is_autocast_enabled("cpu"),
-    )
-
-
 @every_architecture
 def test_the_model_is_left_as_found(name: str) -> None:
     architecture = BY_NAME[name]
     model, args, kwargs = architecture.make()
     model.train()
     next(iter(reversed(list(model.modules())))).eval()
-    before, weights, around = fingerprint(model), state_of(model), surroundings()
-    gmn.Tracer(**architecture.tracer).trace(model, *args, **kwargs)  # pyright: ignore
-    assert surroundings() == around
-    assert fingerprint(model) == before
-    for key, value in model.state_dict().items():
-        assert torch.equal(value, weights[key]), key
+    with left_as_found(model):
+        gmn.Tracer(**architecture.tracer).trace(model, *args, **kwargs)  # pyright: ignore

@@ -5,7 +5,7 @@ from functools import cache
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 import graph_metanetworks as gmn
 from menagerie import MENAGERIE, Architecture
@@ -53,7 +53,3 @@ def assert_same_graph(first: gmn.ParameterGraph, second: gmn.ParameterGraph) -> 
             assert ours.elements is theirs.elements is None
     assert first.symmetry.log_order == second.symmetry.log_order
     assert torch.equal(sample(first).nodes, sample(second).nodes)
-
-
-def state_of(model: nn.Module) -> dict[str, Tensor]:
-    return {name: value.clone() for name, value in model.state_dict().items()}
