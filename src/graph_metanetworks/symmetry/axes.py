@@ -124,7 +124,8 @@ def variables(dim: Iterable[Axis]) -> Iterator[Axis]:
 
 
 def is_pinned(dim: Iterable[Axis]) -> bool:
-    return all(axis.pinned for axis in leaves(dim))
+    """Whether nothing is permuted along a dimension."""
+    return all(axis.pinned or axis.size < 2 for axis in variables(dim))
 
 
 def parents(axis: Axis) -> set[Axis]:

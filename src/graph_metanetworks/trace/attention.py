@@ -10,35 +10,44 @@ from torch import Tensor
 
 from graph_metanetworks.elements import Elements
 from graph_metanetworks.graph import EdgeBlock
-from graph_metanetworks.symmetry.axes import pin, unify
-from graph_metanetworks.trace.builder import Builder
+from graph_metanetworks.symmetry.axes import Dim, pin, unify
+from graph_metanetworks.trace.builder import Attention, Builder, Edges
 from graph_metanetworks.trace.labels import compact, pattern
 
 DUTIES = ("", "query", "key", "value", "output")
 MOST_PARTS = 64  # a packed weight that would fall into more parts keeps one kind
 
 
-def index_heads(builder: Builder) -> None:
-    """The paper's variant: one attention node instead of a node per head; heads are pinned and numbered."""
-    for group in builder.groups:
-        if group.kind == "head":
-            pin(group.dim, "heads told apart by index")
-    for nodes, _ in builder.head_of:
-        for group in builder.groups_in(nodes):
-            group.indexed = group.indexed and not group.dim
+def forget_other_products(builder: Builder) -> None:
+    """Products of activations that are no attention (hypernetworks, say) lose the names of attention."""
+    others = [attention for attention in builder.attentions if not attention.confirmed]
+    builder.attentions = [attention for attention in builder.attentions if attention.confirmed]
+    for attention in others:
+        attention.scores.kind = "product" if attention.scores.kind == "score" else attention.scores.kind
+        attention.heads.kind = "sum" if attention.heads.kind == "head" else attention.heads.kind
+    plain = {id(group) for attention in others for group in (attention.scores, attention.heads)}
+    names = {"query": "left factor", "key": "right factor", "head": "residual"}
+    for edges in builder.edges:
+        if edges.view is None and edges.kind in names:
+            if id(builder.group_of(int(edges.target[0]))) in plain:
+                edges.kind = names[edges.kind]
+
+
+def index_heads(builder: Builder) -> Tensor:
+    """The paper's variant: one attention node instead of one per head, heads numbered and pinned.
+
+    Returns the head of each node, -1 for nodes outside attention. [N]
+    """
     merged = torch.arange(builder.num_nodes, device="cpu")
-    for group in builder.groups:
-        if group.kind == "head":
-            merged[group.start : group.start + group.size] = group.start
-    _renumber(builder, merged)
-
-
-def head_index(builder: Builder) -> Tensor:
-    """The head of each node, -1 for nodes outside attention. [N]"""
-    heads = torch.full((builder.num_nodes,), -1, dtype=torch.int64, device="cpu")
-    for nodes, index in builder.head_of:
-        heads[nodes] = index
-    return heads
+    index = torch.full((builder.num_nodes,), -1, dtype=torch.int64, device="cpu")
+    for attention in builder.attentions:
+        heads = attention.heads
+        pin(heads.dim, "heads told apart by index")
+        merged[heads.start : heads.start + heads.size] = heads.start
+        for nodes, number in attention.head_of:
+            index[nodes] = number
+    kept = _merge_nodes(builder, merged)
+    return index[kept]
 
 
 def share_middle(builder: Builder) -> list[str]:
@@ -48,89 +57,101 @@ def share_middle(builder: Builder) -> list[str]:
     """
     notes = []
     merged = torch.arange(builder.num_nodes, device="cpu")
-    for group in builder.groups:
-        if group.kind != "context":
-            continue
-        sides = _sides(builder, group.start, group.size)
-        if sides is None:
+    for attention in builder.attentions:
+        middle = _aligned(builder, attention)
+        if middle is None:
             notes.append(
-                f"attention in '{group.name}': queries, keys and values differ in number, so they "
-                "keep nodes of their own"
+                f"attention in '{attention.heads.name}': queries, keys and values differ in number, so "
+                "they keep nodes of their own"
             )
             continue
-        middle = torch.arange(group.start, group.start + group.size, device="cpu")
-        for nodes, dim in sides:
-            unify(dim, group.dim, "shared attention nodes")
-            merged[nodes] = middle
-    _renumber(builder, merged)
+        first, *others = middle
+        for nodes, dim in others:
+            unify(dim, first[1], "shared attention nodes")
+            merged[nodes] = first[0]
+    _merge_nodes(builder, merged)
     return notes
 
 
-def _sides(builder: Builder, start: int, size: int):
-    """Queries, keys, score pairs and values of one attention, each aligned with its result."""
-
-    def incoming(kind: str, first: int, last: int) -> list[tuple[Tensor, Tensor]]:
-        return [
-            (e.source, e.target)
-            for e in builder.edges
-            if e.view is None and e.kind == kind and first <= int(e.target.min()) < last
-        ]
-
-    values = incoming("value", start, start + size)
-    heads = incoming("head", start, start + size)
-    if len(values) != 1 or len(heads) != 1:
+def _aligned(builder: Builder, attention: Attention) -> list[tuple[Tensor, Dim]] | None:
+    """Results, values, scores, queries and keys of one attention: nodes in the same order, with their axes."""
+    scores = attention.scores
+    contexts = [
+        e for e in builder.edges if e.kind == "value" and _meets(builder, e, attention)
+    ]
+    if len(contexts) != 1:
         return None
-    head = builder.group_of(int(heads[0][0].min()))
-    scores = incoming("head", head.start, head.start + head.size)
-    if len(scores) != 1:
+    context = builder.group_of(int(contexts[0].target[0]))
+    if context.size != scores.size:
         return None
-    pair = builder.group_of(int(scores[0][0].min()))
-    aligned = [(torch.arange(pair.start, pair.start + pair.size), pair.dim)]
-    for kind, group_start, group_size in (
-        ("query", pair.start, pair.size),
-        ("key", pair.start, pair.size),
-        ("value", start, size),
-    ):
-        found = incoming(kind, group_start, group_start + group_size)
-        if len(found) != 1 or pair.size != size:
+    aligned = [
+        (torch.arange(group.start, group.start + group.size, device="cpu"), list(group.dim))
+        for group in (context, scores)
+    ]
+    incoming = [contexts[0]] + [
+        e
+        for e in builder.edges
+        if e.kind in ("query", "key") and builder.group_of(int(e.target[0])) is scores
+    ]
+    for edges in incoming:
+        nodes = edges.source[edges.target.argsort()]
+        groups = builder.groups_in(nodes)
+        one_to_one = nodes.numel() == scores.size == nodes.unique().numel()
+        if not one_to_one or len(groups) != 1 or groups[0].size != scores.size:
             return None
-        source, target = found[0]
-        groups = builder.groups_in(source)
-        if source.unique().numel() != size or len(groups) != 1 or groups[0].size != size:
-            return None
-        aligned.append((source[target.argsort()], groups[0].dim))
-    return aligned
+        aligned.append((nodes, list(groups[0].dim)))
+    return aligned if len(aligned) == 5 else None
 
 
-def _renumber(builder: Builder, merged: Tensor) -> None:
-    """Replace nodes by those they were merged into, and drop groups that are gone."""
-    remaining = merged.unique()
-    dense = torch.full((builder.num_nodes,), -1, dtype=torch.int64, device="cpu")
-    dense[remaining] = torch.arange(remaining.numel(), device="cpu")
-    final = dense[merged]
+def _meets(builder: Builder, edges: Edges, attention: Attention) -> bool:
+    return any(
+        bool((edges.source == values.reshape(-1)[0]).any()) for values in attention.values
+    ) and edges.view is None
+
+
+def _merge_nodes(builder: Builder, merged: Tensor) -> Tensor:
+    """Replace nodes by those they were merged into and drop groups that are gone; returns the nodes kept."""
+    kept = merged.unique()
+    number = torch.full((builder.num_nodes,), -1, dtype=torch.int64, device="cpu")
+    number[kept] = torch.arange(kept.numel(), device="cpu")
+    final = number[merged]
     groups = []
     for group in builder.groups:
-        kept = remaining[(remaining >= group.start) & (remaining < group.start + group.size)]
-        if not kept.numel():
-            continue
-        group.dim = group.dim if kept.numel() == group.size else []
-        group.start, group.size = int(dense[kept[0]]), int(kept.numel())
-        groups.append(group)
+        own = kept[(kept >= group.start) & (kept < group.start + group.size)]
+        if own.numel():
+            group.dim = group.dim if own.numel() == group.size else []
+            group.start, group.size = int(number[own[0]]), int(own.numel())
+            groups.append(group)
+    structural = []
     for edges in builder.edges:
         edges.source, edges.target = final[edges.source], final[edges.target]
-    builder.edges = [e for e in builder.edges if e.view is not None or not _is_gone(builder, e, merged)]
-    builder.duties = [(duty, final[nodes]) for duty, nodes in builder.duties]
-    builder.head_of = [(final[nodes], index) for nodes, index in builder.head_of]
+        if edges.view is None:
+            structural.append(edges)
+    _drop_loops(builder, structural)
+    for attention in builder.attentions:
+        attention.queries, attention.keys = final[attention.queries], final[attention.keys]
+        attention.values = [final[values] for values in attention.values]
+        attention.head_of = [(final[nodes], index) for nodes, index in attention.head_of]
     for loose in builder.loose:
         loose.nearby = [(dim, final[nodes]) for dim, nodes in loose.nearby]
-    builder.reset(groups, int(remaining.numel()))
+    builder.reset(groups, int(kept.numel()))
+    return kept
 
 
-def _is_gone(builder: Builder, edges, merged: Tensor) -> bool:
-    """Structural edges that merging turned into loops, or into a loop from nodes through their head."""
-    if bool((edges.source == edges.target).all()):
-        return True
-    return False
+def _drop_loops(builder: Builder, structural: list[Edges]) -> None:
+    """Merging can turn structural edges into loops, doubles, or a way from nodes to their head and back."""
+    seen: set[tuple] = set()
+    gone = set()
+    for edges in reversed(structural):
+        both = torch.stack([edges.source, edges.target]).unique(dim=1)
+        both = both[:, both[0] != both[1]]
+        edges.source, edges.target = both[0], both[1]
+        forth = (edges.kind, *both.reshape(-1).tolist()[:2], both.size(1))
+        back = (edges.kind, *both.flip(0).reshape(-1).tolist()[:2], both.size(1))
+        if not both.size(1) or forth in seen or back in seen:
+            gone.add(id(edges))
+        seen.add(forth)
+    builder.edges = [edges for edges in builder.edges if id(edges) not in gone]
 
 
 # ------------------------------------------------------------------ kinds of edges
@@ -139,10 +160,13 @@ def _is_gone(builder: Builder, edges, merged: Tensor) -> bool:
 def duty_of_nodes(builder: Builder) -> Tensor:
     """For each node whether it is a query, key or value, as an index into DUTIES. [N]"""
     duty = torch.zeros(builder.num_nodes, dtype=torch.int8, device="cpu")
-    for name, label in builder.duties:
-        nodes = compact(label, pattern(label)).reshape(-1)
-        nodes = nodes[nodes >= 0]
-        duty[nodes] = torch.where(duty[nodes] == 0, DUTIES.index(name), duty[nodes]).to(torch.int8)
+    for attention in builder.attentions:
+        labels = [("query", attention.queries), ("key", attention.keys)]
+        for name, label in labels + [("value", values) for values in attention.values]:
+            nodes = compact(label, pattern(label)).reshape(-1)
+            nodes = nodes[nodes >= 0]
+            free = nodes[duty[nodes] == 0]
+            duty[free] = DUTIES.index(name)
     _spread_back(builder, duty)
     return duty
 

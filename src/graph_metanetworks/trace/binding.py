@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from graph_metanetworks.symmetry.axes import Dim, fixed, pin
+from graph_metanetworks.symmetry.axes import Dim, fixed, leaves, pin
 from graph_metanetworks.trace import wiring
 from graph_metanetworks.trace.builder import Loose
-from graph_metanetworks.trace.labels import View, compact, pattern
+from graph_metanetworks.trace.labels import View, canonical, compact, pattern
 from graph_metanetworks.trace.value import Role, Value, highest
 
 if TYPE_CHECKING:
@@ -28,8 +28,40 @@ def bind(
     shape = tuple(max(1, n) for n in shape)
     for view in weight.views:
         _bind_view(trace, kind, view.expand(shape), value, shape)
+    attach_later(trace, weight, _along(value.dims, value.labels))
+
+
+def attach_later(trace: Interpreter, weight: Value, nearby: list[tuple[Dim, Tensor]]) -> None:
+    """Parameters that went through arithmetic: remember the nodes along the axes that they may share."""
+    fine = [(dim, nodes.reshape(-1)) for dim, nodes in nearby]
+    fine += [found for dim, nodes in fine for found in _by_axis(dim, nodes)]
     for name in sorted(weight.mixed):
-        trace.builder.loose.append(Loose(name, trace.path, _along(value.dims, value.labels)))
+        trace.builder.loose.append(Loose(name, trace.path, fine))
+
+
+def connect_through(trace: Interpreter, source: Tensor, target: Tensor) -> None:
+    """Structural edges through one node, for a weight made by arithmetic whose edges are attached later."""
+    builder = trace.builder
+    sources = compact(source, pattern(source)).reshape(-1)
+    hub = builder.node("mix", trace.path, builder.depths(sources)[1] + 1)
+    builder.connect("mix", sources, hub.expand(sources.shape), trace.path)
+    targets = compact(target, pattern(target)).reshape(-1)
+    for group in builder.groups_in(targets):
+        group.depth = max(group.depth, builder.group_of(int(hub)).depth + 1)
+    bare = set(builder.bare)
+    builder.connect("mix", hub.expand(targets.shape), targets, trace.path)
+    builder.bare = bare
+
+
+def _by_axis(dim: Dim, nodes: Tensor) -> list[tuple[Dim, Tensor]]:
+    """If nodes along several axes differ along one of them only, that axis and its nodes."""
+    axes = leaves(dim)
+    label = canonical(nodes.reshape([axis.size for axis in axes]))
+    along = pattern(label)
+    if len(axes) == 1 or len(along) != 1:
+        return []
+    (which,) = along
+    return [([axes[which]], compact(label, along).reshape(-1))]
 
 
 def _bind_view(
@@ -45,12 +77,22 @@ def _bind_view(
         builder.connect("share", hub, target, trace.path)
         target = hub
     sites = varying - pattern(target)
-    if sites and kind == "shift":
-        kind = "position"
+    if kind == "shift":
+        kind = "position" if sites else _bias_kind(trace, target)
+    for group in builder.groups_in(target):
+        builder.bare.discard(group.start)
     if "norm" in kind:  # a norm layer has one node for its scale; places are parallel edges
         sites = set()
     source = source_nodes(trace, kind, shape, dims, sites, builder.depths(target)[1])
     builder.attach(kind, view, dims, source, target, trace.path, sites)
+
+
+def _bias_kind(trace: Interpreter, target: Tensor) -> str:
+    """The first shift of the bare result of a linear map is its bias, however it was written."""
+    groups = trace.builder.groups_in(target)
+    if len(groups) != 1 or groups[0].start not in trace.builder.bare:
+        return "shift"
+    return "convolution bias" if groups[0].kind == "channel" else "linear bias"
 
 
 def _fitting_label(

@@ -12,21 +12,25 @@ from torch import Tensor
 from graph_metanetworks.elements import Elements
 from graph_metanetworks.graph import EdgeBlock
 from graph_metanetworks.symmetry.axes import is_pinned
-from graph_metanetworks.trace.builder import Edges
+from graph_metanetworks.trace.builder import Builder, Edges
 from graph_metanetworks.trace.labels import canonical, pattern
 
 
-def make_blocks(all_edges: list[Edges], shapes: Mapping[str, tuple[int, ...]]) -> list[EdgeBlock]:
-    """Blocks in order; the first block that shows an element owns it."""
-    blocks: list[EdgeBlock] = []
+def make_blocks(builder: Builder, shapes: Mapping[str, tuple[int, ...]]) -> list[EdgeBlock]:
+    """Blocks in order; the first use that shows an element owns it, uses on constants (a zero state) last."""
+
+    def on_constants(edges: Edges) -> bool:
+        return all(group.kind == "constant" for group in builder.groups_in(edges.source))
+
     covered: dict[str, Tensor | None] = {}  # None: every element has its owner
-    for edges in all_edges:
+    blocks: dict[int, list[EdgeBlock]] = {}
+    for index, edges in sorted(enumerate(builder.edges), key=lambda item: on_constants(item[1])):
         if edges.view is None:
-            blocks.append(_structural(edges))
+            blocks[index] = [_structural(edges)]
             continue
         block = _parameter_block(edges, shapes[edges.view.parameter])
-        blocks += _with_owner(block, covered, prod(shapes[edges.view.parameter]))
-    return blocks
+        blocks[index] = _with_owner(block, covered, prod(shapes[edges.view.parameter]))
+    return [block for index in sorted(blocks) for block in blocks[index]]
 
 
 def _structural(edges: Edges) -> EdgeBlock:

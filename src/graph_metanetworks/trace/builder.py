@@ -50,6 +50,19 @@ class Edges:
 
 
 @dataclass(slots=True)
+class Attention:
+    """A product of two activations. It counts as attention if a softmax follows, or values meet its heads."""
+
+    heads: Nodes
+    scores: Nodes
+    queries: Tensor
+    keys: Tensor
+    values: list[Tensor] = field(default_factory=list)
+    head_of: list[tuple[Tensor, Tensor]] = field(default_factory=list)  # (nodes, index of their head)
+    confirmed: bool = False
+
+
+@dataclass(slots=True)
 class Loose:
     """A parameter to be attached by its axes, near the nodes that an operation connected it to."""
 
@@ -63,8 +76,8 @@ class Builder:
         self.groups: list[Nodes] = []
         self.edges: list[Edges] = []
         self.loose: list[Loose] = []
-        self.duties: list[tuple[str, Tensor]] = []  # nodes that are queries, keys or values
-        self.head_of: list[tuple[Tensor, Tensor]] = []  # (nodes, index of their head)
+        self.bare: set[int] = set()  # groups that are the plain result of a linear map so far
+        self.attentions: list[Attention] = []
         self._starts: list[int] = []
         self.num_nodes = 0
 
@@ -142,6 +155,11 @@ class Builder:
         depths = [group.depth for label in labels for group in self.groups_in(label)]
         return (min(depths), max(depths)) if depths else (0, 0)
 
+    def attentions_in(self, label: Tensor) -> list[Attention]:
+        """The products whose heads occur in a label."""
+        heads = self.groups_in(label)
+        return [a for a in self.attentions if any(a.heads is group for group in heads)]
+
     # -------------------------------------------------------------- edges
 
     def connect(self, kind: str, source: Tensor, target: Tensor, path: str) -> None:
@@ -150,6 +168,7 @@ class Builder:
         both = both[:, (both[0] >= 0) & (both[1] >= 0)]
         if both.size(1):
             self.edges.append(Edges(kind, both[0], both[1], path))
+            self.bare -= {group.start for group in self.groups_in(both[1])}
 
     def attach(
         self,

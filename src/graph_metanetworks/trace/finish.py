@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
+import torch
+from torch import Tensor
+
 from graph_metanetworks.graph import EdgeBlock, NodeGroup, Parameter, ParameterGraph
 from graph_metanetworks.symmetry.axes import Dim, is_pinned, leaves, pin, size, variables
 from graph_metanetworks.symmetry.group import Symmetry
@@ -13,7 +16,7 @@ from graph_metanetworks.trace import wiring
 from graph_metanetworks.trace.attach import attach_the_rest
 from graph_metanetworks.trace.attention import (
     duty_of_nodes,
-    head_index,
+    forget_other_products,
     index_heads,
     name_attention_edges,
     share_middle,
@@ -40,17 +43,17 @@ def finish(
     builder = trace.builder
     _pin_outputs(trace, outputs)
     _pin_unreached(trace, dims)
+    forget_other_products(builder)
     if attention == "shared":
         trace.notes += share_middle(builder)
-    if heads == "index":
-        index_heads(builder)
+    node_head = index_heads(builder) if heads == "index" else None
     _settle(trace)
     shapes = {p.name: p.shape for p in parameters}
     attach_the_rest(builder, shapes, dims)
     _settle(trace)
     _tell_pooled_apart(builder)
     duty = duty_of_nodes(builder)
-    blocks = name_attention_edges(make_blocks(builder.edges, shapes), builder, duty)
+    blocks = name_attention_edges(make_blocks(builder, shapes), builder, duty)
     _set_depths(builder, blocks)
     by_name = {
         name: tuple(leaves(dim) for dim in dims[p.name])
@@ -65,9 +68,14 @@ def finish(
         symmetry=Symmetry(by_name, nodes, builder.num_nodes),
         ignored=ignored,
         notes=tuple(dict.fromkeys(trace.notes)),
-        node_head=head_index(builder) if heads == "index" else None,
+        node_head=None if node_head is None else _padded(node_head, builder.num_nodes),
         name=name,
     )
+
+
+def _padded(node_head: Tensor, num_nodes: int) -> Tensor:
+    """Nodes that were made afterwards belong to no head."""
+    return torch.nn.functional.pad(node_head, (0, num_nodes - node_head.numel()), value=-1)
 
 
 def _node_group(group) -> NodeGroup:

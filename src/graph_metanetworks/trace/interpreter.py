@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from graph_metanetworks.errors import TraceError, UnsupportedOperation
 from graph_metanetworks.symmetry.axes import (
+    Axis,
     Dim,
     fixed,
     free,
@@ -24,7 +25,7 @@ from graph_metanetworks.symmetry.axes import (
 from graph_metanetworks.trace import binding, memory
 from graph_metanetworks.trace.builder import Builder
 from graph_metanetworks.trace.declare import apply_declaration
-from graph_metanetworks.trace.labels import View, pairs
+from graph_metanetworks.trace.labels import View
 from graph_metanetworks.trace.registry import find_rule, functional_name
 from graph_metanetworks.trace.tape import Operation, TensorRef, refs
 from graph_metanetworks.trace.value import Role, Value
@@ -110,7 +111,9 @@ class Interpreter:
         self._classes = {name: type(module).__name__ for name, module in model.named_modules()}
         self._modules = dict(model.named_modules())
         self._state: dict[int, TensorRef] = {}
+        self._parameters: dict[str, TensorRef] = {}
         self._inputs: dict[tuple, Tensor] = {}
+        self._input_shapes: dict[str, tuple[int, ...]] = {}
         self._memory = memory.Memory()
 
     # -------------------------------------------------------------- values
@@ -149,21 +152,36 @@ class Interpreter:
 
     def add_input(self, ref: TensorRef, name: str) -> None:
         dims = [fixed(length, "input") for length in ref.shape]
+        self._input_shapes[name] = ref.shape
         self.set(ref, Value(Role.ACTIVATION, dims, origin=View.whole(name, ref.shape)))
 
     def add_parameter(self, ref: TensorRef, name: str, original: Tensor) -> None:
         self._state[id(original)] = ref
+        self._parameters[name] = ref
         dims = [free(length, name) for length in ref.shape]
         views = [View.whole(name, ref.shape)] if 0 not in ref.shape else []
         self.set(ref, Value(Role.WEIGHT, dims, views=views))
+
+    def axes_of(self, names: Iterable[str]) -> set[Axis]:
+        """The axes of parameters, by name."""
+        return {
+            axis
+            for name in names
+            for dim in self.value(self._parameters[name]).dims
+            for axis in leaves(dim)
+        }
 
     def state_ref(self, tensor: Tensor) -> TensorRef:
         """The parameter or buffer of the model, as the tape knows it."""
         return self._state[id(tensor)]
 
     def input_nodes(self, name: str, elements: Tensor, dim: Dim) -> Tensor:
-        """Nodes for the given elements of an input, the same ones each time they are asked for."""
-        key = (name, *elements.tolist())
+        """Nodes for the given elements of an input, the same ones each time they are asked for.
+
+        Elements that differ only in where they are (another step of a sequence) have the same nodes.
+        """
+        shape = self._input_shapes[name]
+        key = (name, *_coordinates(elements, shape))
         if key not in self._inputs:
             self._inputs[key] = self.builder.nodes("input", name, dim, elements.numel(), 0)
             self.builder.groups[-1].indexed = True
@@ -243,12 +261,6 @@ class Interpreter:
             self.notes.append(f"{what}: no symmetry is claimed there")
         return binding.opaque(call)
 
-    def note_heads(self, heads: Tensor, label: Tensor) -> None:
-        """Remember to which head the nodes of a label belong."""
-        both = pairs(heads, label)
-        first = int(both[0].min())
-        self.builder.head_of.append((both[1], both[0] - first))
-
     # -------------------------------------------------------------- modules
 
     def class_of(self, path: str) -> str:
@@ -261,6 +273,16 @@ class Interpreter:
         """Whether every parameter in a value belongs to the module at `path`."""
         prefix = f"{path}." if path else ""
         return all(name.startswith(prefix) for name in value.parameters)
+
+
+def _coordinates(elements: Tensor, shape: tuple[int, ...]) -> list[int]:
+    """Coordinates of elements along the dimensions of an input on which they differ."""
+    rest, columns = elements, []
+    for length in reversed(shape):
+        columns.append(rest % length)
+        rest = rest // length
+    differing = [column for column in columns if bool((column != column[0]).any())]
+    return torch.stack(differing or columns).reshape(-1).tolist()
 
 
 def where(operation: Operation) -> str:

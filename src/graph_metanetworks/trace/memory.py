@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from graph_metanetworks.elements import contiguous_strides
-from graph_metanetworks.trace import binding
+from graph_metanetworks.elements import Elements
+from graph_metanetworks.trace import binding, wiring
 from graph_metanetworks.trace.labels import NOTHING, canonical
 from graph_metanetworks.trace.tape import TensorRef
 from graph_metanetworks.trace.value import Role, Value
@@ -37,58 +38,48 @@ class Memory:
         if unchanged and old.role == new.role:
             return
         for key, other in self._tensors[written.storage].items():
-            if key != written.key and key in values:
-                values[key] = replace(
-                    values[key],
-                    role=max(values[key].role, new.role),
-                    labels=[
-                        label
-                        for label in (
-                            _seen_from(other, values[key], written, fresh) for fresh in new.labels
-                        )
-                        if label is not None
-                    ],
-                    views=[],
-                    mixed=values[key].parameters | new.parameters
-                    if new.role == Role.WEIGHT
-                    else frozenset(),
-                )
+            if key == written.key or key not in values:
+                continue
+            if other.shape == written.shape and other.strides == written.strides:
+                if other.offset == written.offset:
+                    values[key] = replace(new, dims=values[key].dims)
+                    continue
+            place = _common_places(written, other)
+            if place is not None:
+                values[key] = _seen_through(values[key], new, other, place)
 
 
-def _seen_from(
-    other: TensorRef, value: Value, written: TensorRef, fresh: Tensor
-) -> Tensor | None:
-    """The label of `other` after `fresh` was written into the part of memory that `written` shows."""
-    if 0 in other.shape:
+def _common_places(written: TensorRef, other: TensorRef) -> Tensor | None:
+    """For each place of `other` the place of `written` at the same address, or NOTHING; None if all are."""
+    address, theirs = _addresses(written), _addresses(other)
+    if not address.numel() or not theirs.numel():
         return None
-    if _is_dense(written):
-        inside = _window(fresh.contiguous(), other, other.offset - written.offset)
-        if inside is not None:
-            return canonical(inside)
-    if not _is_dense(other):
-        return None
-    base = value.labels[0] if value.labels else torch.tensor(NOTHING, device="cpu")
-    whole = base.expand(other.shape).contiguous().clone()
-    window = _window(whole, written, written.offset - other.offset)
-    if window is None:
-        return None
-    window.copy_(fresh)
-    return canonical(whole)
+    low = min(int(address.min()), int(theirs.min()))
+    high = max(int(address.max()), int(theirs.max()))
+    memory = torch.full((high - low + 1,), NOTHING, dtype=torch.int64, device="cpu")
+    memory[address.reshape(-1) - low] = torch.arange(address.numel(), device="cpu")
+    place = memory[theirs - low]
+    return place if bool((place != NOTHING).any()) else None
 
 
-def _window(dense: Tensor, part: TensorRef, offset: int) -> Tensor | None:
-    """The places of `part` within a contiguous tensor, if they lie inside it."""
-    last = offset + sum((n - 1) * s for n, s in zip(part.shape, part.strides, strict=True))
-    if offset < 0 or last >= dense.numel():
-        return None
-    return dense.as_strided(part.shape, part.strides, offset)
+def _addresses(ref: TensorRef) -> Tensor:
+    return Elements(ref.shape, ref.offset, ref.strides).index()
 
 
-def _is_dense(ref: TensorRef) -> bool:
-    expected = contiguous_strides(ref.shape)
-    return all(
-        n == 1 or s == e for n, s, e in zip(ref.shape, ref.strides, expected, strict=True)
-    )
+def _seen_through(value: Value, new: Value, ref: TensorRef, place: Tensor) -> Value:
+    """What another view shows after a write into the places it shares."""
+    nothing = torch.tensor(NOTHING, device="cpu")
+    old = value.labels or [nothing]
+    fresh = [label.reshape(-1)[place.clamp(min=0)] for label in new.labels] or [nothing]
+    labels = [
+        canonical(torch.where(place == NOTHING, was.expand(ref.shape), now))
+        for was, now in zip_longest(old, fresh, fillvalue=nothing)
+    ]
+    labels = labels if value.labels or new.labels else []
+    role = max(value.role, new.role)
+    mixed = value.parameters | new.parameters if role == Role.WEIGHT else frozenset()
+    behind = None if labels else wiring.nodes_behind(value, new)
+    return Value(role, value.dims, labels=labels, mixed=mixed, behind=behind)
 
 
 def viewed_in_place(call: Call) -> Value:

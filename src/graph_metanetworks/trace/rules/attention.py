@@ -12,7 +12,8 @@ from torch import Tensor
 
 from graph_metanetworks.symmetry.axes import Dim
 from graph_metanetworks.trace import wiring
-from graph_metanetworks.trace.labels import compact, varies
+from graph_metanetworks.trace.builder import Attention
+from graph_metanetworks.trace.labels import compact, pairs, varies
 from graph_metanetworks.trace.registry import rule
 from graph_metanetworks.trace.value import Role, Value
 
@@ -32,14 +33,19 @@ def dot(
     trace = call.trace
     space = (max(x_shape[0], w_shape[0]), x_shape[1], w_shape[2], x_shape[2])  # b, n, m, k
     shape = space[:3]
-    left = [_spread(x_label, x_shape, space, 2) for x_label in x.labels if varies(x_label, 2)]
+    x_varies = any(varies(label, 2) for label in x.labels)
+    w_varies = any(varies(label, 1) for label in w.labels)
+    if x_varies and not w_varies and w.is_activation:
+        wiring.label_along(trace, w, w_shape, 1)
+    if w_varies and not x_varies and x.is_activation:
+        wiring.label_along(trace, x, x_shape, 2)
+    left = [_spread(label, x_shape, space, 2) for label in x.labels if varies(label, 2)]
     right = [
         _spread(label.transpose(1, 2), (w_shape[0], w_shape[2], w_shape[1]), space, 1)
         for label in w.labels
         if varies(label, 1)
     ]
-    labels = [_scores(call, left, right, space, dims, x.dims[2])] if left and right else []
-    lost = bool(left) != bool(right) or x.behind is not None or w.behind is not None
+    labels = [_scores(call, left[0], right[0], space, dims, x.dims[2])] if left and right else []
     for value, keep, contracted in ((x, {0, 1}, 2), (w, {0, 2}, 1)):
         for label in value.labels:
             if not varies(label, contracted):
@@ -48,7 +54,7 @@ def dot(
     for value in (x, w):
         if not value.labels:
             labels = wiring.tell_about(trace, value, labels, shape, dims)
-    behind = wiring.nodes_behind(x, w) if lost and not labels else None
+    behind = wiring.nodes_behind(x, w) if not labels else None
     return Value(Role.ACTIVATION, dims, labels=labels, behind=behind)
 
 
@@ -57,22 +63,32 @@ def _attend(
 ) -> list[Tensor]:
     """Join a label with those of the scores; what meets a head is the value of an attention."""
     builder = call.trace.builder
+    if len(labels) == 1:
+        for heads, values in ((labels[0], passing), (passing, labels[0])):
+            if builder.attentions_in(heads) and not builder.attentions_in(values):
+                return [_context(call, heads, values, shape, dims)]
+    return wiring.join(call.trace, "product", labels, [passing], shape, dims)
 
-    def is_head(label: Tensor) -> bool:
-        return all(group.kind == "head" for group in builder.groups_in(label))
 
-    heads = [label for label in labels if is_head(label)]
-    if len(heads) != 1 or len(labels) != 1 or is_head(passing):
-        if is_head(passing) and len(labels) == 1 and not heads:
-            return _attend(call, [passing], labels[0], shape, dims)
-        return wiring.join(call.trace, "product", labels, [passing], shape, dims)
-    depth = builder.depths(heads[0], passing)[1] + 1
-    context = builder.label_like("context", call.path, shape, dims, [heads[0], passing], depth)
-    builder.connect("head", heads[0], context, call.path)
-    builder.connect("value", passing, context, call.path)
-    builder.duties.append(("value", passing))
-    call.trace.note_heads(heads[0], passing)
-    return [context]
+def _context(
+    call: Call, heads: Tensor, values: Tensor, shape: tuple, dims: list[Dim]
+) -> Tensor:
+    """Nodes for the result of an attention, which take an edge from the head and from the value."""
+    builder = call.trace.builder
+    depth = builder.depths(heads, values)[1] + 1
+    context = builder.label_like("context", call.path, shape, dims, [heads, values], depth)
+    builder.connect("head", heads, context, call.path)
+    builder.connect("value", values, context, call.path)
+    for attention in builder.attentions_in(heads):
+        attention.confirmed = True
+        attention.values.append(values)
+        attention.head_of.append(_head_of(attention, heads, values))
+    return context
+
+
+def _head_of(attention: Attention, heads: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
+    both = pairs(heads, label)
+    return both[1], both[0] - attention.heads.start
 
 
 def _spread(label: Tensor, own: tuple[int, int, int], space: tuple, missing: int) -> Tensor:
@@ -81,25 +97,23 @@ def _spread(label: Tensor, own: tuple[int, int, int], space: tuple, missing: int
 
 
 def _scores(
-    call: Call, left: list[Tensor], right: list[Tensor], space: tuple, dims: list[Dim], inner: Dim
+    call: Call, queries: Tensor, keys: Tensor, space: tuple, dims: list[Dim], inner: Dim
 ) -> Tensor:
     """Nodes for the heads, reached through a node for each pair of dimensions that is multiplied."""
     builder = call.trace.builder
-    depth = builder.depths(*left, *right)[1] + 1
-    pair = builder.label_like(
-        "score", call.path, space, [*dims, inner], [*left, *right], depth
-    )
-    for label in left:
-        builder.connect("query", label, pair, call.path)
-    for label in right:
-        builder.connect("key", label, pair, call.path)
-    first_of_each = [label[..., 0] for label in (*left, *right)]
-    heads = builder.label_like("head", call.path, space[:3], dims, first_of_each, depth + 1)
-    builder.connect("head", pair, heads.unsqueeze(3).expand(space), call.path)
-    for side, duty in ((left, "query"), (right, "key")):
-        for label in side:
-            builder.duties.append((duty, label))
-            call.trace.note_heads(heads.unsqueeze(3).expand(space), label)
+    depth = builder.depths(queries, keys)[1] + 1
+    both = [queries, keys]
+    pair = builder.label_like("score", call.path, space, [*dims, inner], both, depth)
+    scores = builder.groups[-1]
+    builder.connect("query", queries, pair, call.path)
+    builder.connect("key", keys, pair, call.path)
+    first = [label[..., 0] for label in both]
+    heads = builder.label_like("head", call.path, space[:3], dims, first, depth + 1)
+    attention = Attention(builder.groups[-1], scores, queries, keys)
+    spread = heads.unsqueeze(3).expand(space)
+    builder.connect("head", pair, spread, call.path)
+    attention.head_of += [_head_of(attention, spread, label) for label in both]
+    builder.attentions.append(attention)
     return heads
 
 
@@ -108,4 +122,7 @@ def softmax(call: Call) -> Value:
     value = call.value("self")
     if value.is_weight:
         return value.arithmetic(value.dims)
+    for label in value.labels:
+        for attention in call.trace.builder.attentions_in(label):
+            attention.confirmed = True
     return value

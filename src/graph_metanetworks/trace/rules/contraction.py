@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from graph_metanetworks.symmetry.axes import Dim, pin, unify, unify_dims
+from torch import Tensor
+
+from graph_metanetworks.symmetry.axes import Dim, is_pinned, leaves, pin, unify, unify_dims
 from graph_metanetworks.trace import binding, wiring
-from graph_metanetworks.trace.builder import Loose
 from graph_metanetworks.trace.interpreter import Call
 from graph_metanetworks.trace.labels import compact, pattern, varies
 from graph_metanetworks.trace.rules.attention import dot
@@ -66,8 +67,10 @@ def contract(call: Call, x: Value, w: Value, x_shape: Shape3, w_shape: Shape3) -
     call.trace.seen(joint, activation=True)
     if 0 in (*x_shape, *w_shape):
         return Value(max(x.role, w.role), dims)
-    if x.is_weight and w.is_weight:
-        if not _serves_as_data(call, x, w):
+    if Role.ACTIVATION not in (x.role, w.role):
+        if Role.WEIGHT not in (x.role, w.role):
+            return Value(Role.CONSTANT, dims)
+        if not (w.is_weight and _serves_as_data(call, x, w)):
             return Value(Role.WEIGHT, dims, mixed=x.parameters | w.parameters)
         x = binding.lift(call.trace, x, x_shape)
     if w.is_weight:
@@ -82,15 +85,16 @@ def contract(call: Call, x: Value, w: Value, x_shape: Shape3, w_shape: Shape3) -
             [dims[0], dims[2], dims[1]],
         )
         return replace(_transposed(flipped), dims=dims)
-    if not (x.is_activation or w.is_activation):
-        return Value(Role.CONSTANT, dims)
     return dot(call, x, w, x_shape, w_shape, dims)
 
 
 def _serves_as_data(call: Call, x: Value, w: Value) -> bool:
-    """A parameter that a module receives from outside, such as latents given to a linear layer."""
+    """Whether x is given from outside, such as latents or an initial state, for w to be applied to it."""
     trace, path = call.trace, call.path
-    return bool(path) and trace.owns(path, w) and not trace.owns(path, x)
+    if x.is_weight:
+        return bool(path) and trace.owns(path, w) and not trace.owns(path, x)
+    uniform = not is_pinned(x.dims[2])  # zeros, and not a basis that shapes the weight
+    return uniform or type(trace.module(path)).__module__.startswith("torch.nn")
 
 
 def _transposed(value: Value) -> Value:
@@ -111,19 +115,16 @@ def apply_weight(
         inner = builder.label("shared", call.path, x_shape, x.dims, per_batch | {2}, depth)
         builder.connect("share", source, inner, call.path)
         source, depth = inner, depth + 1
-    target = builder.label("neuron", call.path, shape, dims, per_batch | {2}, depth)
+    target = _columns(call, w, shape, dims, per_batch, depth)
     sources = compact(source, per_batch | {2}).transpose(1, 2)  # [b, k, 1]
     targets = compact(target, per_batch | {2})  # [b, 1, m]
     for view in w.views:
         binding.attach_weight(
             trace, "linear weight", view, w.dims, sources, targets, pooled=x.pooled
         )
-    for name in sorted(w.mixed):
-        nearby = [
-            (x.dims[2], compact(source, {2}).reshape(-1)),
-            (dims[2], compact(target, {2}).reshape(-1)),
-        ]
-        builder.loose.append(Loose(name, call.path, nearby))
+    binding.attach_later(trace, w, [(x.dims[2], compact(source, {2})), (dims[2], compact(target, {2}))])
+    if not w.views:
+        binding.connect_through(trace, source, target)
     passing = [
         compact(label, {0, 1}).expand(shape) for label in x.labels[1:] if not varies(label, 2)
     ]
@@ -134,6 +135,24 @@ def apply_weight(
         builder.connect("share", target, outer, call.path)
         target = outer
     return Value(Role.ACTIVATION, dims, labels=[target, *passing], pooled=x.pooled)
+
+
+def _columns(
+    call: Call, w: Value, shape: Shape3, dims: list[Dim], per_batch: set[int], depth: int
+) -> Tensor:
+    """Nodes for the columns; of a weight made by arithmetic, for the channels among them."""
+    builder = call.trace.builder
+    axes = leaves(dims[2])
+    own = call.trace.axes_of(w.mixed)
+    along = [i for i, axis in enumerate(axes) if axis in own]
+    if w.views or not along:
+        label = builder.label("neuron", call.path, shape, dims, per_batch | {2}, depth)
+    else:
+        lengths = [axis.size for axis in axes]
+        fine = builder.label("neuron", call.path, lengths, [[a] for a in axes], along, depth)
+        label = fine.reshape(1, 1, -1).expand(shape)
+    builder.bare.add(builder.groups[-1].start)
+    return label
 
 
 def add_bias(
@@ -191,8 +210,7 @@ def bilinear(call: Call) -> Value:
     for view in w.views:
         ends = compact(target, {1}).reshape(outs, 1, 1)
         builder.attach("bilinear weight", view, w.dims, pair.unsqueeze(0), ends, call.path)
-    for name in sorted(w.mixed):
-        builder.loose.append(Loose(name, call.path))
+    binding.attach_later(trace, w, [])
     return Value(Role.ACTIVATION, dims, labels=[target])
 
 
@@ -215,8 +233,7 @@ def grouped_product(call: Call) -> Value:
         sources = compact(source, {1}).reshape(1, -1, 1)
         targets = compact(target, {1}).reshape(1, 1, -1)
         builder.attach("expert weight", view, w.dims, sources, targets, call.path)
-    for name in sorted(w.mixed):
-        builder.loose.append(Loose(name, call.path))
+    binding.attach_later(trace, w, [(x.dims[1], compact(source, {1})), (dims[1], compact(target, {1}))])
     return Value(Role.ACTIVATION, dims, labels=[target])
 
 

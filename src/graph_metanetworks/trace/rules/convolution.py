@@ -6,7 +6,6 @@ from torch import Tensor
 
 from graph_metanetworks.symmetry.axes import Dim, cut, fixed, leaves, pin, unify
 from graph_metanetworks.trace import binding, wiring
-from graph_metanetworks.trace.builder import Loose
 from graph_metanetworks.trace.interpreter import Call
 from graph_metanetworks.trace.labels import compact, pattern
 from graph_metanetworks.trace.rules.contraction import add_bias
@@ -59,6 +58,7 @@ def _taps(call: Call, x: Value, w: Value, dims: list[Dim]) -> list[Tensor]:
         builder.connect("share", source, shared, call.path)
         source, depth = shared, depth + 1
     target = builder.label("channel", call.path, shape, dims, [1], depth)
+    builder.bare.add(builder.groups[-1].start)
     channels = compact(source, {1}).reshape(groups, -1)  # [groups, channels of a group]
     outputs = compact(target, {1}).reshape(groups, -1)
     per_group = (groups, channels.size(1), outputs.size(1))
@@ -73,12 +73,7 @@ def _taps(call: Call, x: Value, w: Value, dims: list[Dim]) -> list[Tensor]:
     for view in w.views:
         ends = (end.reshape(*end.shape, *taps) for end in (sources, targets))
         binding.attach_weight(trace, "convolution weight", view, w.dims, *ends)
-    for name in sorted(w.mixed):
-        nearby = [
-            (x.dims[1], compact(source, {1}).reshape(-1)),
-            (dims[1], compact(target, {1}).reshape(-1)),
-        ]
-        builder.loose.append(Loose(name, call.path, nearby))
+    binding.attach_later(trace, w, [(x.dims[1], compact(source, {1})), (dims[1], compact(target, {1}))])
     if not outside:
         return [target]
     return [_per_node_set(call, target, outside, dims, depth + 1)]

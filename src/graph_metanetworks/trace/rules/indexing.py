@@ -7,7 +7,6 @@ from torch import Tensor
 
 from graph_metanetworks.symmetry.axes import Dim, fixed, make_specific, pin, unify
 from graph_metanetworks.trace import binding, wiring
-from graph_metanetworks.trace.builder import Loose
 from graph_metanetworks.trace.interpreter import Call
 from graph_metanetworks.trace.labels import compact, lay_along, pattern, varies
 from graph_metanetworks.trace.registry import rule
@@ -41,8 +40,7 @@ def _table_lookup(
     for view in table.views:
         source = lay_along(vocabulary, 0, 2)
         builder.attach(kind, view, table.dims, source, ends, call.path, sites=[0])
-    for name in sorted(table.mixed):
-        builder.loose.append(Loose(name, call.path, [(table.dims[1], ends.reshape(-1))]))
+    binding.attach_later(call.trace, table, [(table.dims[1], ends)])
     return Value(Role.ACTIVATION, dims, labels=[target])
 
 
@@ -133,6 +131,8 @@ def _site_lookup(
     builder = call.trace.builder
     ref, out = call["self"], call.out
     kept = [d for d in range(ref.ndim) if d not in used]
+    if len(kept) > 1:  # whole matrices are looked up: weights of an expert, not features of a site
+        return Value(Role.WEIGHT, dims, mixed=table.parameters)
     features = [d for d in range(out.ndim) if d not in index_dims]
     target = builder.label("neuron", call.path, out.shape, dims, features, 1)
     small = compact(target, features)

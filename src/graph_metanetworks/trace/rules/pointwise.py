@@ -112,6 +112,7 @@ def _note_activation(call: Call, value: Value) -> None:
     for label in value.labels:
         for group in call.trace.builder.groups_in(label):
             group.activation = group.activation or name
+            call.trace.builder.bare.discard(group.start)
 
 
 @rule(

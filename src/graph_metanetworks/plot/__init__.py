@@ -1,0 +1,57 @@
+"""Pictures of parameter graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+from torch import Tensor
+
+from graph_metanetworks.graph import ParameterGraph
+from graph_metanetworks.plot.canvas import check_suffix
+from graph_metanetworks.plot.groups import draw_groups
+from graph_metanetworks.plot.neurons import draw_neurons
+
+__all__ = ["Detail", "plot"]
+
+Detail = Literal["auto", "neurons", "groups", "layers"]
+
+MAX_NODES, MAX_EDGES = 150, 2500  # a picture of every neuron is readable up to here
+MAX_GROUPS = 18  # beyond, layers that repeat are drawn once
+
+
+def plot(
+    graph: ParameterGraph,
+    path: str | Path,
+    *,
+    weights: Mapping[str, Tensor] | None = None,
+    detail: Detail = "auto",
+) -> Path:
+    """Draw a parameter graph to an svg, png or pdf file.
+
+    Args:
+        weights: a state dict; edges are then coloured by the sign and size of their weight (neurons only).
+        detail: every one of the "neurons", a box for each of the "groups", or "layers": groups, with layers
+            that repeat drawn once. By default whatever is readable.
+
+    >>> import tempfile, torch, graph_metanetworks as gmn
+    >>> graph = gmn.trace(torch.nn.Linear(3, 2), torch.randn(1, 3))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     plot(graph, f"{folder}/linear.svg").stat().st_size > 1000
+    True
+    """
+    path = check_suffix(path)
+    level = level_of_detail(graph) if detail == "auto" else detail
+    if level == "neurons":
+        return draw_neurons(graph, weights).save(path)
+    if level in ("groups", "layers"):
+        return draw_groups(graph, fold=level == "layers").save(path)
+    raise ValueError(f"detail={detail!r} is not one of auto, neurons, groups, layers.")
+
+
+def level_of_detail(graph: ParameterGraph) -> Detail:
+    """The finest level at which a picture of the graph is readable."""
+    if graph.num_nodes <= MAX_NODES and graph.num_edges <= MAX_EDGES:
+        return "neurons"
+    return "groups" if sum(group.size > 1 for group in graph.groups) <= MAX_GROUPS else "layers"

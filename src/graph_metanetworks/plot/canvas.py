@@ -1,0 +1,57 @@
+"""A figure whose coordinates are inches, and how it is saved."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from graph_metanetworks.plot.palette import GREY, INK
+
+SUFFIXES = (".svg", ".png", ".pdf")
+MARGIN = 0.3
+TITLE = 0.62  # height of the title
+LARGEST = 30_000  # pixels of a side of a png
+
+
+class Canvas:
+    """A drawing of the given size in inches, with room for a title above and a margin around."""
+
+    def __init__(self, width: float, height: float):
+        self.width, self.height = width + 2 * MARGIN, height + 2 * MARGIN + TITLE
+        self.figure = Figure(figsize=(self.width, self.height), facecolor="white")
+        FigureCanvasAgg(self.figure)
+        self.axes: Axes = self.figure.add_axes((0, 0, 1, 1))
+        self.axes.set_axis_off()
+        self.axes.set_xlim(-MARGIN, width + MARGIN)
+        self.axes.set_ylim(-MARGIN, height + MARGIN + TITLE)
+
+    def title(self, name: str, counts: str) -> None:
+        top = self.height - MARGIN
+        self.text(0, top - 0.42, name, size=12, weight="bold", color=INK, va="bottom")
+        self.axes.text(0, top - 0.48, counts, size=8, color=GREY, va="top")
+
+    def text(self, x: float, y: float, text: str, **style: object) -> None:
+        # a $ in a name would start mathematics
+        self.axes.text(x, y, text, parse_math=False, **style)
+
+    def save(self, path: Path) -> Path:
+        dpi = min(200, LARGEST / max(self.width, self.height))
+        # text stays text; no date and fixed ids, so that a picture made twice is the same file
+        settings = {"svg.fonttype": "none", "svg.hashsalt": path.stem, "font.family": "sans-serif"}
+        dated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
+        with matplotlib.rc_context(settings):
+            self.figure.savefig(path, dpi=dpi, metadata=dated.get(path.suffix.lower()))
+        return path
+
+
+def check_suffix(path: str | Path) -> Path:
+    path = Path(path)
+    if path.suffix.lower() not in SUFFIXES:
+        raise ValueError(
+            f"cannot draw to '{path}': the name must end in {', '.join(SUFFIXES)}, which says what to write."
+        )
+    return path
