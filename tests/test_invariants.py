@@ -9,7 +9,7 @@ import torch
 import graph_metanetworks as gmn
 from fingerprint import left_as_found
 from menagerie import MENAGERIE
-from traced import BY_NAME, traced
+from traced import BY_NAME, assert_same_graph, traced
 
 every_architecture = pytest.mark.parametrize("name", [entry.name for entry in MENAGERIE])
 
@@ -103,9 +103,11 @@ def test_depth_is_the_longest_path(name: str) -> None:
 
 @every_architecture
 def test_the_model_is_left_as_found(name: str) -> None:
-    architecture = BY_NAME[name]
+    """Frozen and in training mode it gives the same graph, and stays so."""
+    architecture, case = BY_NAME[name], traced(name)
     model, args, kwargs = architecture.make()
-    model.train()
+    model.train().requires_grad_(False)
     next(iter(reversed(list(model.modules())))).eval()
     with left_as_found(model):
-        gmn.Tracer(**architecture.tracer).trace(model, *args, **kwargs)  # pyright: ignore
+        graph = case.tracer.trace(model, *args, **kwargs)
+    assert_same_graph(case.graph, graph)
