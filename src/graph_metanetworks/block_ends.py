@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-import torch
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from graph_metanetworks.graph import EdgeBlock, NodeGroup, ParameterGraph
@@ -25,19 +26,19 @@ class BlockEnds:
     graph: ParameterGraph
 
     def sources(self, block: EdgeBlock) -> list[NodeGroup]:
-        return self._groups(block.source)
+        return [self.graph.groups[i] for i in np.unique(self._numbers(block.source))]
 
     def targets(self, block: EdgeBlock) -> list[NodeGroup]:
-        return self._groups(block.target)
+        return [self.graph.groups[i] for i in np.unique(self._numbers(block.target))]
 
     def pairs(self, block: EdgeBlock) -> list[tuple[NodeGroup, NodeGroup]]:
         """The pairs of groups that an edge of the block really joins, in order of source and target."""
+        sources, targets = self.sources(block), self.targets(block)
+        if len(sources) == 1 or len(targets) == 1:
+            return [(source, target) for source in sources for target in targets]
         groups = self.graph.groups
-        sources, targets = self._number(block.source), self._number(block.target)
-        if len(sources.unique()) == 1 or len(targets.unique()) == 1:
-            return [(groups[i], groups[j]) for i in sources.unique() for j in targets.unique()]
-        codes = (sources * len(groups) + targets).unique().tolist()
-        return [(groups[code // len(groups)], groups[code % len(groups)]) for code in codes]
+        codes = self._numbers(block.source) * len(groups) + self._numbers(block.target)
+        return [(groups[code // len(groups)], groups[code % len(groups)]) for code in np.unique(codes)]
 
     @cached_property
     def parameter_nodes(self) -> frozenset[NodeGroup]:
@@ -46,11 +47,10 @@ class BlockEnds:
         return frozenset(single.difference(*(self.targets(block) for block in self.graph.blocks)))
 
     @cached_property
-    def _starts(self) -> Tensor:
-        return torch.tensor([group.start for group in self.graph.groups])
+    def _group_of_node(self) -> NDArray[np.int64]:  # [N]
+        sizes = [group.size for group in self.graph.groups]
+        return np.repeat(np.arange(len(sizes)), sizes)
 
-    def _number(self, nodes: Tensor) -> Tensor:
-        return torch.bucketize(nodes.contiguous(), self._starts, right=True) - 1
-
-    def _groups(self, nodes: Tensor) -> list[NodeGroup]:
-        return [self.graph.groups[number] for number in self._number(nodes).unique()]
+    def _numbers(self, nodes: Tensor) -> NDArray[np.int64]:
+        """The number of the group of each node."""
+        return self._group_of_node[nodes.numpy()]

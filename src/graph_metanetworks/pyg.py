@@ -83,5 +83,5 @@ def from_pyg(
 def _channels(graph: ParameterGraph, state_dicts: tuple[Mapping[str, Tensor], ...]) -> Tensor:
     """Edge values as a matrix, `[E, C]`; without a state dict, `[E, 0]`."""
     if not state_dicts:
-        return torch.empty(graph.num_edges, 0)
+        return torch.empty(graph.num_edges, 0, device="cpu")
     return graph.edge_values(*state_dicts).reshape(graph.num_edges, -1)

@@ -39,10 +39,12 @@ def _columns(outline: Outline) -> list[int]:
     for source, target in sorted(forward):
         column[target] = max(column[target], column[source] + 1)
     fed = {target for _, target in forward}
-    for box in range(len(column)):
-        after = [column[target] for source, target in forward if source == box]
-        if box not in fed and after and outline.boxes[box].group.kind != "input":
-            column[box] = min(after) - 1
+    after: dict[int, list[int]] = defaultdict(list)
+    for source, target in forward:
+        after[source].append(column[target])
+    for box, targets in after.items():
+        if box not in fed and outline.boxes[box].group.kind != "input":
+            column[box] = min(targets) - 1
     used = sorted(set(column))
     return [used.index(c) for c in column]
 

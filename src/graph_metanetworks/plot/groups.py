@@ -20,7 +20,7 @@ from graph_metanetworks.table import shortened
 def draw_groups(graph: ParameterGraph, *, fold: bool) -> Canvas:
     picture = outline(graph, fold=fold)
     router = Router(arrange(picture), picture.arrows)
-    width = max(router.width, 4.6)
+    width = max(router.width, 4.8)
     legend = Legend(_legend(picture), width)
     canvas = Canvas(width, router.height + legend.height + 0.3)
     left, top = (width - router.width) / 2, router.height + legend.height + 0.3
@@ -37,7 +37,7 @@ def draw_groups(graph: ParameterGraph, *, fold: bool) -> Canvas:
 def _draw_arrow(canvas: Canvas, arrow: Arrow, path: Path, left: float, top: float) -> None:
     colour = edge_colour(arrow.kind)
     path = Path(path.vertices + np.array([left, top]), path.codes)
-    canvas.axes.add_patch(
+    canvas.axes.add_artist(
         FancyArrowPatch(
             path=path,
             arrowstyle="-|>,head_length=3,head_width=1.6",
@@ -52,7 +52,7 @@ def _draw_arrow(canvas: Canvas, arrow: Arrow, path: Path, left: float, top: floa
 
 def _draw_box(canvas: Canvas, graph: ParameterGraph, box: Box, x: float, y: float) -> None:
     group, colour = box.group, node_colour(box.group.kind)
-    canvas.axes.add_patch(
+    canvas.axes.add_artist(
         FancyBboxPatch(
             (x - BOX / 2, y - TALL / 2),
             BOX,
@@ -75,7 +75,7 @@ def _draw_box(canvas: Canvas, graph: ParameterGraph, box: Box, x: float, y: floa
         )
     for index, kind in enumerate(box.parameters):
         dot = x + (index - (len(box.parameters) - 1) / 2) * 0.13
-        canvas.axes.add_patch(
+        canvas.axes.add_artist(
             Circle((dot, y - 0.235), 0.042, facecolor=node_colour(kind), edgecolor="white", lw=0.5, zorder=3)
         )
     if box.copies > 1:
@@ -85,8 +85,8 @@ def _draw_box(canvas: Canvas, graph: ParameterGraph, box: Box, x: float, y: floa
 def _split(name: str) -> tuple[str, str]:
     """A module path as its beginning and its end; numbers alone are no good end.
 
-    >>> _split("encoder.layer.0.attention.self.query"), _split("features.3.0")
-    (('encoder.layer.0.attention.self', 'query'), ('', 'features.3.0'))
+    >>> _split("layer.0.attention.self.query"), _split("features.3.0")
+    (('layer.0.attention.self', 'query'), ('', 'features.3.0'))
     """
     parts = name.split(".")
     last = max((i for i, part in enumerate(parts) if not part.isdigit()), default=0)

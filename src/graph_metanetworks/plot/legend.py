@@ -13,7 +13,7 @@ from matplotlib.patches import Circle, Rectangle
 from graph_metanetworks.plot.canvas import Canvas
 from graph_metanetworks.plot.palette import GREY, INK
 
-COLUMN, LINE = 1.62, 0.19  # inches
+COLUMN, LINE = 1.58, 0.19  # inches
 SYMBOL = 0.26
 
 
@@ -57,11 +57,11 @@ class Legend:
 
 def _draw_symbol(canvas: Canvas, entry: Entry, x: float, y: float) -> None:
     if entry.symbol == "circle":
-        canvas.axes.add_patch(Circle((x + 0.09, y), 0.055, facecolor=entry.colour, edgecolor="none"))
+        canvas.axes.add_artist(Circle((x + 0.09, y), 0.055, facecolor=entry.colour, edgecolor="none"))
     elif entry.symbol == "box":
-        canvas.axes.add_patch(
+        canvas.axes.add_artist(
             Rectangle((x + 0.02, y - 0.05), 0.15, 0.1, facecolor=entry.colour, edgecolor="none")
         )
     else:
         style = (0, (3, 1.5)) if entry.symbol == "dashed" else "-"
-        canvas.axes.add_line(Line2D((x, x + 0.19), (y, y), color=entry.colour, lw=1.6, ls=style))
+        canvas.axes.add_artist(Line2D((x, x + 0.19), (y, y), color=entry.colour, lw=1.6, ls=style))

@@ -30,7 +30,7 @@ def draw_neurons(graph: ParameterGraph, weights: Mapping[str, Tensor] | None = N
     spacing = _spacing(columns)
     height = max(_height(column, own, spacing) for column in columns)
     pitch = min(2.4, max(1.35, 0.42 * height), max(1.1, WIDEST / len(columns)))
-    width = max(pitch * (len(columns) - 1) + 0.8, 4.6)
+    width = max(pitch * (len(columns) - 1) + 0.8, 4.8)
     legend = Legend(_legend(graph, weights), width)
     canvas = Canvas(width, height + legend.height + 0.3)
     left = (width - pitch * (len(columns) - 1)) / 2
@@ -108,7 +108,7 @@ def _label(canvas: Canvas, graph: ParameterGraph, group: NodeGroup, x: float, y:
 def _draw_nodes(canvas: Canvas, graph: ParameterGraph, position: Points, spacing: float) -> None:
     for group in graph.groups:
         diameter = [min(0.17, 0.8 * spacing)] * group.size
-        canvas.axes.add_collection(
+        canvas.axes.add_artist(
             EllipseCollection(
                 diameter,
                 diameter,
@@ -140,7 +140,7 @@ def _draw_edges(
         points = start[where], middle, end[where]
         if values is None or block.parameter is None:
             structural, many = block.parameter is None, block.num_edges > 150
-            canvas.axes.add_patch(
+            canvas.axes.add_artist(
                 PathPatch(
                     curves(*points),
                     facecolor="none",
@@ -154,7 +154,7 @@ def _draw_edges(
             continue
         strength = np.abs(values[where]) / max(float(np.abs(values[where]).max()), 1e-12)
         colours = [POSITIVE if value >= 0 else NEGATIVE for value in values[where]]
-        canvas.axes.add_collection(
+        canvas.axes.add_artist(
             PathCollection(
                 each_curve(*points),
                 facecolors="none",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from graph_metanetworks.block_ends import BlockEnds
@@ -36,43 +37,40 @@ class Outline:
 def outline(graph: ParameterGraph, *, fold: bool) -> Outline:
     """Boxes in order of depth. With `fold`, layers that repeat are one layer."""
     ends = BlockEnds(graph)
-    first = fold_repeats(graph.groups) if fold else {group: group for group in graph.groups}
-    joined = _joined(graph, ends, first)
-    alone = _single_targets(joined, ends)
-    shown = sorted(set(first.values()) - alone.keys(), key=lambda group: (group.depth, group.start))
+    first = fold_repeats(graph) if fold else {group: group for group in graph.groups}
+    joined = [(block, *pair) for block in graph.blocks for pair in ends.pairs(block)]
+    feeds = _feeds(ends, ((source, target) for _, source, target in joined))
+    dots = _dots(feeds, first)
+    shown = sorted({first[g] for g in graph.groups if g not in feeds}, key=lambda g: (g.depth, g.start))
     number = {group: index for index, group in enumerate(shown)}
-    copies = {group: sum(other == group for other in first.values()) for group in shown}
-    boxes = [
-        Box(group, copies[group], tuple(one.kind for one, target in alone.items() if target == group))
-        for group in shown
-    ]
-    arrows = [
-        Arrow(number[source], number[target], kind, structural)
-        for source, target, kind, structural in joined
-        if source not in alone
-    ]
+    copies = Counter(first.values())
+    boxes = [Box(group, copies[group], tuple(dots[group].elements())) for group in shown]
+    arrows: dict[Arrow, None] = {}
+    for block, source, target in joined:
+        a, b = first[source], first[target]
+        to_next_copy = a.depth >= b.depth and (source, target) != (a, b)
+        if source not in feeds and not to_next_copy:
+            arrows[Arrow(number[a], number[b], block.kind, block.parameter is None)] = None
     return Outline(tuple(boxes), tuple(arrows))
 
 
-Joint = tuple[NodeGroup, NodeGroup, str, bool]
-
-
-def _joined(graph: ParameterGraph, ends: BlockEnds, first: Mapping[NodeGroup, NodeGroup]) -> list[Joint]:
-    """Which groups are joined by which kind of edge, without the edges from a layer to its next copy."""
-    found: dict[Joint, None] = {}
-    for block in graph.blocks:
-        for source, target in ends.pairs(block):
-            a, b = first[source], first[target]
-            to_next_copy = a.depth >= b.depth and (source, target) != (a, b)
-            if not to_next_copy:
-                found[a, b, block.kind, block.parameter is None] = None
-    return list(found)
-
-
-def _single_targets(joined: list[Joint], ends: BlockEnds) -> dict[NodeGroup, NodeGroup]:
-    """The one group that each parameter's own node feeds, where it is one."""
-    targets: dict[NodeGroup, set[NodeGroup]] = {}
-    for source, target, _, _ in joined:
+def _feeds(ends: BlockEnds, pairs: Iterable[tuple[NodeGroup, NodeGroup]]) -> dict[NodeGroup, NodeGroup]:
+    """The group that each parameter's own node feeds, where it is only one."""
+    targets: dict[NodeGroup, set[NodeGroup]] = defaultdict(set)
+    for source, target in pairs:
         if source in ends.parameter_nodes:
-            targets.setdefault(source, set()).add(target)
+            targets[source].add(target)
     return {source: found.pop() for source, found in targets.items() if len(found) == 1}
+
+
+def _dots(
+    feeds: Mapping[NodeGroup, NodeGroup], first: Mapping[NodeGroup, NodeGroup]
+) -> dict[NodeGroup, Counter[str]]:
+    """Kinds of the nodes that feed a box; of a layer that repeats, as many as any copy has."""
+    kinds: dict[NodeGroup, Counter[str]] = defaultdict(Counter)
+    for node, target in feeds.items():
+        kinds[target][node.kind] += 1
+    dots: dict[NodeGroup, Counter[str]] = defaultdict(Counter)
+    for target, counted in kinds.items():
+        dots[first[target]] |= counted
+    return dots

@@ -37,6 +37,7 @@ _EDGES = {
     "head": "#e0a100",
     "residual": "#374151",
     "embedding": "#3f9e57",
+    "pooled weight": "#d08c60",
     "recurrent weight": "#b4573a",
     "gate weight": "#4f7cac",
     "token": "#e4722b",
@@ -48,9 +49,8 @@ _LAST_WORDS = {
     "bias": "#f0a43a",
     "scale": "#8b5fbf",
     "shift": "#d977b4",
-    "mean": "#4cb3a2",
+    "mean": "#3fa7d6",
     "variance": "#a3b13c",
-    "weight": "#6c8ebf",
 }
 _OTHERS = ("#5d7f99", "#9a7aa0", "#87a96b", "#c08552", "#6a8d92", "#b56576", "#7a8450", "#8a7ea8")
 

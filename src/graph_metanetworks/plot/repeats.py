@@ -1,62 +1,78 @@
-"""Find layers that repeat: `layer.0`, `layer.1`, ... with the same groups inside."""
+"""Find layers that repeat: `layer.0`, `layer.1`, ... with equal groups and equal parameters inside."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable
 from itertools import groupby
 
-from graph_metanetworks.graph import NodeGroup
+from graph_metanetworks.graph import NodeGroup, ParameterGraph
 
-Prefix = tuple[str, ...]
+Parts = tuple[str, ...]  # of a module path
 
 
-def fold_repeats(groups: Sequence[NodeGroup]) -> dict[NodeGroup, NodeGroup]:
+def fold_repeats(graph: ParameterGraph) -> dict[NodeGroup, NodeGroup]:
     """For each group the same group in the first of a run of equal layers, or the group itself.
 
-    >>> layers = [NodeGroup(f"layer.{i}.fc", "neuron", 64, 64 * i, i) for i in range(3)]
-    >>> head = NodeGroup("head", "output", 10, 192, 3)
-    >>> [group.name for group in fold_repeats([*layers, head]).values()]
-    ['layer.0.fc', 'layer.0.fc', 'layer.0.fc', 'head']
+    >>> import torch, graph_metanetworks as gmn
+    >>> model = torch.nn.Sequential(*(torch.nn.Linear(n, 4, bias=False) for n in (2, 4, 4, 4)))
+    >>> first = fold_repeats(gmn.trace(model, torch.randn(1, 2)))
+    >>> {group.name: first[group].name for group in first}      # the last layer is the output
+    {'input': 'input', '0': '0', '1': '1', '2': '1', '3': '3'}
     """
-    first = {group: group for group in groups}
-    for prefix in _prefixes(groups):
-        layers = _layers([group for group in groups if first[group] == group], prefix)
-        for _, run in groupby(layers, key=lambda layer: _signature(layer, prefix)):
-            original, *copies = run
+    first = {group: group for group in graph.groups}
+    for prefix in _prefixes(group.name for group in graph.groups):
+        inside = _inside(graph, prefix)
+        layers = _by_number((group for group in graph.groups if first[group] == group), prefix)
+        signed = [
+            (_signature(layers[number], prefix), inside[number], layers[number]) for number in sorted(layers)
+        ]
+        moved: dict[NodeGroup, NodeGroup] = {}
+        for _, run in groupby(signed, key=lambda layer: layer[:2]):
+            original, *copies = (groups for _, _, groups in run)
             for copy in copies:
-                moved = dict(zip(copy, original, strict=True))
-                first = {group: moved.get(to, to) for group, to in first.items()}
+                moved.update(zip(copy, original, strict=True))
+        first = {group: moved.get(to, to) for group, to in first.items()}
     return first
 
 
-def _parts(name: str) -> Prefix:
+def _parts(name: str) -> Parts:
     return tuple(name.split("."))
 
 
-def _prefixes(groups: Iterable[NodeGroup]) -> list[Prefix]:
+def _prefixes(names: Iterable[str]) -> list[Parts]:
     """Everything that stands before a number in some name, the shortest first."""
-    found = {
-        parts[:i]
-        for group in groups
-        for parts in [_parts(group.name)]
-        for i, part in enumerate(parts)
-        if part.isdigit()
-    }
+    paths = {_parts(name) for name in names}
+    found = {path[:i] for path in paths for i, part in enumerate(path) if part.isdigit()}
     return sorted(found, key=lambda prefix: (len(prefix), prefix))
 
 
-def _layers(groups: Sequence[NodeGroup], prefix: Prefix) -> list[list[NodeGroup]]:
-    """The groups under `prefix` by the number that follows it."""
-    depth = len(prefix)
-    found: dict[int, list[NodeGroup]] = {}
+def _number(name: str, prefix: Parts) -> int | None:
+    """The number that follows the prefix."""
+    parts = _parts(name)
+    if len(parts) > len(prefix) and parts[: len(prefix)] == prefix and parts[len(prefix)].isdigit():
+        return int(parts[len(prefix)])
+    return None
+
+
+def _by_number(groups: Iterable[NodeGroup], prefix: Parts) -> dict[int, list[NodeGroup]]:
+    found: dict[int, list[NodeGroup]] = defaultdict(list)
     for group in groups:
-        parts = _parts(group.name)
-        if parts[:depth] == prefix and len(parts) > depth and parts[depth].isdigit():
-            found.setdefault(int(parts[depth]), []).append(group)
-    return [found[number] for number in sorted(found)]
+        number = _number(group.name, prefix)
+        if number is not None:
+            found[number].append(group)
+    return found
 
 
-def _signature(layer: Sequence[NodeGroup], prefix: Prefix) -> list[tuple]:
-    """What must be equal for two layers to be drawn as one."""
-    depth = len(prefix) + 1
-    return [(_parts(g.name)[depth:], g.kind, g.size, g.activation) for g in layer]
+def _inside(graph: ParameterGraph, prefix: Parts) -> dict[int, list[tuple]]:
+    """Name, kind and shape of the parameters in each layer: 1 x 1 and 3 x 3 convolutions are not equal."""
+    found: dict[int, list[tuple]] = defaultdict(list)
+    for block in graph.blocks:
+        number = _number(block.parameter or "", prefix)
+        if number is not None:
+            found[number].append((_parts(block.parameter or "")[len(prefix) + 1 :], block.kind, block.shape))
+    return found
+
+
+def _signature(layer: Iterable[NodeGroup], prefix: Parts) -> list[tuple]:
+    return [(_parts(g.name)[len(prefix) + 1 :], g.kind, g.size, g.activation) for g in layer]
