@@ -34,10 +34,11 @@ def to_pyg(graph: ParameterGraph, *state_dicts: Mapping[str, Tensor]) -> Paramet
     The integers of `node_kind`, `edge_kind` and `..._activation` count this graph's own lists `node_kinds`,
     `edge_kinds` and `activations`, so batch only graphs of one architecture, or translate them first.
     """
+    values = _channels(graph, state_dicts)
     data = ParameterData(
         x=torch.stack([graph.node_kind, graph.node_depth, graph.node_index], dim=1).float(),  # [N, 3]
         edge_index=graph.edge_index,  # [2, E]
-        edge_attr=_channels(graph, state_dicts),  # [E, C]
+        edge_attr=values,  # [E, C]
         node_kind=graph.node_kind,
         node_depth=graph.node_depth,
         node_index=graph.node_index,
@@ -53,7 +54,7 @@ def to_pyg(graph: ParameterGraph, *state_dicts: Mapping[str, Tensor]) -> Paramet
     )
     if graph.node_head is not None:
         data.node_head = graph.node_head
-    return data.to(data.edge_attr.device)
+    return data.to(values.device)
 
 
 def from_pyg(

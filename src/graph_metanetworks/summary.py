@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from html import escape
-from math import lgamma, log, prod
+from math import log
 from textwrap import wrap
 
 from graph_metanetworks.block_ends import BlockEnds
+from graph_metanetworks.free_axes import free_axes
 from graph_metanetworks.graph import EdgeBlock, NodeGroup, ParameterGraph
-from graph_metanetworks.symmetry.axes import Axis, parents, variables
 from graph_metanetworks.table import WIDTH, Table
 
 LISTED_AXES = 8
@@ -73,11 +73,11 @@ def _order(graph: ParameterGraph) -> str:
         return "none, every neuron is fixed"
     order = graph.symmetry.log_order
     exact = f"{round(graph.symmetry.order()):,}" if order < log(1e6) else f"about 10^{order / log(10):,.1f}"
-    return f"{exact} permutations of neurons (log order {order:,.4g}), {axes:,} free {_plural('axis', axes)}"
+    return f"{exact} permutations of neurons (log order {order:,.4g}), {axes:,} free {_plural(axes)}"
 
 
-def _plural(word: str, count: int) -> str:
-    return word if count == 1 else "axes" if word == "axis" else word + "s"
+def _plural(count: int) -> str:
+    return "axis" if count == 1 else "axes"
 
 
 def _tables(graph: ParameterGraph) -> Iterator[Table]:
@@ -130,30 +130,22 @@ def _kinds(title: str, unit: str, counted: Iterable[tuple[str, int]]) -> Table:
 
 def _free_axes(graph: ParameterGraph) -> Table:
     """The axes that add most to the group's order, and the groups whose neurons they permute."""
-    places: dict[Axis, list[str]] = defaultdict(list)
-    for group, (_, dim) in zip(graph.groups, graph.symmetry.nodes, strict=True):
-        for axis in variables(dim):
-            places[axis].append(group_name(graph, group))
-    axes = sorted(graph.symmetry.variables, key=_log_order, reverse=True)
+    axes = free_axes(graph)
     rows = [
-        (f"{axis.size:,}", f"{_copies(axis):,}", f"{_log_order(axis):,.1f}", _listed(places[axis]))
+        (
+            f"{axis.size:,}",
+            f"{axis.copies:,}",
+            f"{axis.log_order:,.1f}",
+            _listed(group_name(graph, group) for group in axis.groups),
+        )
         for axis in axes[:LISTED_AXES]
     ]
     left = len(axes) - LISTED_AXES
     if left > 0:
-        rest = sum(map(_log_order, axes[LISTED_AXES:]))
-        rows.append(("…", "", f"{rest:,.1f}", f"{left:,} more {_plural('axis', left)}"))
+        rest = sum(axis.log_order for axis in axes[LISTED_AXES:])
+        rows.append(("…", "", f"{rest:,.1f}", f"{left:,} more {_plural(left)}"))
     header = ("size", "copies", "log order", "permutes the neurons of")
     return Table("Free axes", header, rows, right=header[:3])
-
-
-def _copies(axis: Axis) -> int:
-    """How many times the axis is permuted, such as once in each head."""
-    return prod(parent.size for parent in parents(axis))
-
-
-def _log_order(axis: Axis) -> float:
-    return _copies(axis) * lgamma(axis.size + 1)
 
 
 def _listed(names: Iterable[str], shown: int = 3) -> str:

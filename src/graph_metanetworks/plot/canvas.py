@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -34,16 +35,15 @@ class Canvas:
         self.text(0, top - 0.42, name, size=12, weight="bold", color=INK, va="bottom")
         self.axes.text(0, top - 0.48, counts, size=8, color=GREY, va="top")
 
-    def text(self, x: float, y: float, text: str, **style: object) -> None:
+    def text(self, x: float, y: float, text: str, **style: Any) -> None:
         # a $ in a name would start mathematics
         self.axes.text(x, y, text, parse_math=False, **style)
 
     def save(self, path: Path) -> Path:
         dpi = min(200, LARGEST / max(self.width, self.height))
         # text stays text; no date and fixed ids, so that a picture made twice is the same file
-        settings = {"svg.fonttype": "none", "svg.hashsalt": path.stem, "font.family": "sans-serif"}
         dated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
-        with matplotlib.rc_context(settings):
+        with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": path.stem}):
             self.figure.savefig(path, dpi=dpi, metadata=dated.get(path.suffix.lower()))
         return path
 
