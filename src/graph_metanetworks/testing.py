@@ -188,7 +188,18 @@ class KeepDouble(TorchDispatchMode):
         if kwargs.get("dtype") == torch.float32:
             kwargs["dtype"] = torch.float64
         args = tuple(torch.float64 if a is torch.float32 else a for a in args)
+        if func is torch.ops.aten._grouped_mm.default and args[0].dtype == torch.float64:
+            return _grouped_product(*args[:3])
         return func(*args, **kwargs)
+
+
+def _grouped_product(rows: Tensor, matrices: Tensor, ends: Tensor) -> Tensor:
+    """`_grouped_mm`, which has no float64 kernel: each group of rows times its own matrix."""
+    lengths = ends.diff(prepend=ends.new_zeros(1)).tolist()
+    parts = zip(rows[: int(ends[-1])].split(lengths), matrices, strict=True)
+    products = [part @ matrix for part, matrix in parts]
+    rest = rows.new_zeros(len(rows) - int(ends[-1]), matrices.shape[-1])
+    return torch.cat([*products, rest])
 
 
 # ------------------------------------------------------------------ the graph

@@ -7,6 +7,7 @@ own axes, taken from nearby if an operation said so.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from math import prod
 
@@ -23,16 +24,20 @@ def attach_the_rest(
 ) -> None:
     """Make edges for every parameter element that has none yet."""
     _drop_blind_edges(builder)
-    loose = {}
+    loose: dict[str, Loose] = {}
     for one in builder.loose:
         loose.setdefault(one.parameter, one)
+    uses: dict[str, list[Edges]] = defaultdict(list)
+    for edges in builder.edges:
+        if edges.view is not None:
+            uses[edges.view.parameter].append(edges)
     for name, shape in shapes.items():
         if 0 in shape:
             continue
-        missing = _missing(builder, name, shape)
+        kin = uses[name]
+        missing = _missing(kin, shape)
         if missing is None:
             continue
-        kin = [e for e in builder.edges if e.view is not None and e.view.parameter == name]
         near = loose.get(name, Loose(name, name.rpartition(".")[0]))
         if kin:
             near = Loose(name, kin[0].path, near.nearby + _nodes_along(builder, kin[0]))
@@ -76,9 +81,9 @@ def _nodes_along(builder: Builder, edges: Edges) -> list[tuple[Dim, Tensor]]:
     return [(g.dim, torch.arange(g.start, g.start + g.size)) for g in groups if g.size > 1]
 
 
-def _missing(builder: Builder, name: str, shape: tuple[int, ...]) -> Tensor | None:
-    """The elements that lie on no edge yet; None if there are none."""
-    views = [e.view for e in builder.edges if e.view is not None and e.view.parameter == name]
+def _missing(uses: list[Edges], shape: tuple[int, ...]) -> Tensor | None:
+    """The elements of a parameter that lie on no edge yet; None if there are none."""
+    views = [edges.view for edges in uses if edges.view is not None]
     total = prod(shape)
     if any(view.elements().is_all_of(total) or _is_whole(view, total) for view in views):
         return None

@@ -131,8 +131,8 @@ class Tracer:
         self, model: nn.Module, state: _State, interpreter: Interpreter
     ) -> list[Parameter]:
         learned = {name for name, _ in model.named_parameters(remove_duplicate=False)}
-        unused = [name for name in state.tensors if name not in interpreter.used]
-        missed = [name for name in unused if name in learned]
+        unused = {name for name in state.tensors if name not in interpreter.used}
+        missed = [name for name in state.tensors if name in unused and name in learned]
         if missed and self.unused == "raise":
             listed = ", ".join(missed[:8]) + (", ..." if len(missed) > 8 else "")
             raise UnusedParameters(
