@@ -1,0 +1,27 @@
+"""Draw the pictures of the README and of these pages, with the code that the pages show.
+
+python docs/make_images.py
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from pages import run
+
+DOCS = Path(__file__).resolve().parent
+
+
+def main() -> None:
+    run(DOCS / "parameter-graph.md", DOCS)  # writes to images/
+    with TemporaryDirectory() as folder:
+        run(DOCS.parent / "README.md", Path(folder))
+        shutil.copy(Path(folder) / "graph.svg", DOCS / "images" / "quick-start.svg")
+    for image in sorted((DOCS / "images").iterdir()):
+        print(f"{image.relative_to(DOCS.parent)}  {image.stat().st_size / 1000:.0f} kB")
+
+
+if __name__ == "__main__":
+    main()
