@@ -34,9 +34,7 @@ class Elements:
             and prod(self.shape) == numel
             and all(
                 n == 1 or s == t
-                for n, s, t in zip(
-                    self.shape, self.strides, contiguous_strides(self.shape), strict=True
-                )
+                for n, s, t in zip(self.shape, self.strides, contiguous_strides(self.shape), strict=True)
             )
         )
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -43,8 +43,8 @@ class NodeGroup:
 class EdgeBlock:
     """One use of one parameter tensor as edges: element `k` joins `source[k]` to `target[k]`.
 
-    `source` and `target` are broadcastable to `shape`: a `Linear(4096, 4096)` has 16.7 million edges and 8,192
-    indices. A block without a parameter is structural: its edges carry the value 1.
+    `source` and `target` are broadcastable to `shape`: a `Linear(4096, 4096)` has 16.7 million edges
+    and 8,192 indices. A block without a parameter is structural: its edges carry the value 1.
     """
 
     kind: str
@@ -146,9 +146,7 @@ class ParameterGraph:
                 edges[where] = block.elements.read(flat).to(dtype)
         return edges
 
-    def state_dict(
-        self, edge_values: Tensor, like: Mapping[str, Tensor] | None = None
-    ) -> dict[str, Tensor]:
+    def state_dict(self, edge_values: Tensor, like: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
         """Weights from edges: the inverse of `edge_values`, bit for bit.
 
         Integer counters and unused buffers lie on no edge; they are copied from `like` if it is given.
@@ -297,8 +295,11 @@ class ParameterGraph:
 
         return to_pyg(self, *state_dicts)
 
-    def plot(self, path: str | Path, **options: object) -> Path:
-        """Draw the graph to a file: every neuron for a small network, node groups for a large one."""
+    def plot(self, path: str | Path, **options: Any) -> Path:
+        """Draw the graph to a file: every neuron for a small network, node groups for a large one.
+
+        Options are those of `graph_metanetworks.plot.plot`.
+        """
         from graph_metanetworks.plot import plot
 
         return plot(self, path, **options)

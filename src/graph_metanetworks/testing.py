@@ -1,8 +1,8 @@
 """Oracles: what every parameter graph must satisfy. Use them on your own networks.
 
 >>> import torch, graph_metanetworks as gmn
->>> model, x = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2)), torch.randn(5, 3)
->>> gmn.testing.assert_all(model, x)
+>>> model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
+>>> graph = gmn.testing.assert_all(model, torch.randn(5, 3))
 """
 
 from __future__ import annotations
@@ -115,17 +115,13 @@ def assert_function_kept(
         )
 
 
-def _effect_of_leaving_one_behind(
-    graph, model, weights, expected, moved: list[str], args, kwargs
-) -> float:
+def _effect_of_leaving_one_behind(graph, model, weights, expected, moved: list[str], args, kwargs) -> float:
     """The largest change over a few choices of the tensor that is not permuted with the others."""
     permuted = _sample(graph, 0).apply(weights)
     alias = {n: p.name for p in graph.parameters for n in (p.name, *p.tied)}
     largest = 0.0
     for name in moved[:: max(1, len(moved) // 4)]:
-        wrong = {
-            n: weights[n] if alias.get(n) == name else value for n, value in permuted.items()
-        }
+        wrong = {n: weights[n] if alias.get(n) == name else value for n, value in permuted.items()}
         largest = max(largest, _difference(expected, _outputs(model, wrong, args, kwargs)))
     return largest
 
@@ -187,9 +183,9 @@ class KeepDouble(TorchDispatchMode):
         kwargs = dict(kwargs or {})
         if kwargs.get("dtype") == torch.float32:
             kwargs["dtype"] = torch.float64
-        args = tuple(torch.float64 if a is torch.float32 else a for a in args)
         if func is torch.ops.aten._grouped_mm.default and args[0].dtype == torch.float64:
             return _grouped_product(*args[:3])
+        args = tuple(torch.float64 if a is torch.float32 else a for a in args)
         return func(*args, **kwargs)
 
 
@@ -205,9 +201,7 @@ def _grouped_product(rows: Tensor, matrices: Tensor, ends: Tensor) -> Tensor:
 # ------------------------------------------------------------------ the graph
 
 
-def assert_automorphism(
-    graph: ParameterGraph, model: nn.Module | None = None, *, samples: int = 2
-) -> None:
+def assert_automorphism(graph: ParameterGraph, model: nn.Module | None = None, *, samples: int = 2) -> None:
     """Sampled permutations map nodes to nodes alike, and edges to edges of the same kind, position and value.
 
     Without a model, elements are numbered and the numbers take the place of weights.
@@ -226,8 +220,8 @@ def assert_automorphism(
         before = graph.edge_values(weights)
         after = graph.edge_values(automorphism.apply(weights))
         for kind, blocks in _blocks_by_kind(graph).items():
-            mapped = [_edge_rows(block, before[where], nodes) for block, where in blocks]
-            found = [_edge_rows(block, after[where], None) for block, where in blocks]
+            mapped = [_edge_rows(block, before[edges], nodes) for block, edges in blocks]
+            found = [_edge_rows(block, after[edges], None) for block, edges in blocks]
             same = np.array_equal(_sorted(mapped), _sorted(found), equal_nan=True)
             assert same, f"the edges of {kind[0]} ({kind[1] or 'structural'}) are not mapped to edges"
 
@@ -243,8 +237,8 @@ def _numbered(graph: ParameterGraph) -> dict[str, Tensor]:
 
 def _blocks_by_kind(graph: ParameterGraph) -> dict[tuple, list[tuple[EdgeBlock, slice]]]:
     found = defaultdict(list)
-    for block, where in zip(graph.blocks, graph.edge_slices, strict=True):
-        found[block.kind, block.parameter].append((block, where))
+    for block, edges in zip(graph.blocks, graph.edge_slices, strict=True):
+        found[block.kind, block.parameter].append((block, edges))
     return found
 
 

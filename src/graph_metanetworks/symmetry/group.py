@@ -186,10 +186,7 @@ def _fold(image: Tensor, axes: Sequence[Dim]) -> Tensor:
 def _cat_broadcast(parts: list[Tensor], dim: int) -> Tensor:
     shapes = [[1 if i == dim else n for i, n in enumerate(part.shape)] for part in parts]
     common = torch.broadcast_shapes(*shapes)
-    full = [
-        part.expand([part.size(dim) if i == dim else n for i, n in enumerate(common)])
-        for part in parts
-    ]
+    full = [part.expand([part.size(dim) if i == dim else n for i, n in enumerate(common)]) for part in parts]
     return torch.cat(full, dim)
 
 

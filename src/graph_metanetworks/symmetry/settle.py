@@ -1,7 +1,8 @@
 """Give up every dependence between axes that some tensor contradicts.
 
-An axis may depend on another only if that other one occurs exactly once in every tensor that carries the first:
-the permutation of a head's dimensions can differ from head to head only where the head can be told.
+An axis may depend on another only if that other one occurs exactly once in every tensor that carries
+the first: the permutation of a head's dimensions can differ from head to head only where the head can
+be told.
 """
 
 from __future__ import annotations
@@ -88,11 +89,10 @@ def _repair_variable(axis: Axis, count: Counter[Axis]) -> bool:
             axis.depends = frozenset(parents(axis) - {parent})
             return True
     for parent in parents(axis):
-        if parent.pinned or parent.form is None:
+        if parent.pinned or not isinstance(parent.form, Concat | Cases):
             continue
         over = parent if isinstance(parent.form, Concat) else leaves(parent.form.over)[0]
-        parts = parent.form.parts
-        split_cases(axis, over, boundaries(parts))
+        split_cases(axis, over, boundaries(parent.form.parts))
         return True
     return False
 

@@ -1,8 +1,8 @@
 """Attach parameters by their axes where no operation showed them as edges.
 
-Parameters that went through arithmetic (low-rank updates, norms of weights), rows that the example never read, and
-uses in which an axis that is permuted would not be visible at either end: nodes are those along the parameter's
-own axes, taken from nearby if an operation said so.
+Parameters that went through arithmetic (low-rank updates, norms of weights), rows that the example
+never read, and uses in which an axis that is permuted would not be visible at either end: nodes are
+those along the parameter's own axes, taken from nearby if an operation said so.
 """
 
 from __future__ import annotations
@@ -60,10 +60,7 @@ def _drop_blind_edges(builder: Builder) -> None:
 def _is_blind(builder: Builder, edges: Edges) -> bool:
     assert edges.view is not None
     needed = {
-        v
-        for d in pattern(edges.view.label)
-        for v in variables(edges.dims[d])
-        if not v.pinned and v.size > 1
+        v for d in pattern(edges.view.label) for v in variables(edges.dims[d]) if not v.pinned and v.size > 1
     }
     if not needed:
         return False

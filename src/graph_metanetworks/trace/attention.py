@@ -28,9 +28,9 @@ def forget_other_products(builder: Builder) -> None:
     plain = {id(group) for attention in others for group in (attention.scores, attention.heads)}
     names = {"query": "left factor", "key": "right factor", "head": "residual"}
     for edges in builder.edges:
-        if edges.view is None and edges.kind in names:
-            if id(builder.group_of(int(edges.target[0]))) in plain:
-                edges.kind = names[edges.kind]
+        structural = edges.view is None and edges.kind in names
+        if structural and id(builder.group_of(int(edges.target[0]))) in plain:
+            edges.kind = names[edges.kind]
 
 
 def index_heads(builder: Builder) -> Tensor:
@@ -74,11 +74,9 @@ def share_middle(builder: Builder) -> list[str]:
 
 
 def _aligned(builder: Builder, attention: Attention) -> list[tuple[Tensor, Dim]] | None:
-    """Results, values, scores, queries and keys of one attention: nodes in the same order, with their axes."""
+    """Results, values, scores, queries and keys of one attention, in the same order, with their axes."""
     scores = attention.scores
-    contexts = [
-        e for e in builder.edges if e.kind == "value" and _meets(builder, e, attention)
-    ]
+    contexts = [e for e in builder.edges if e.kind == "value" and _meets(builder, e, attention)]
     if len(contexts) != 1:
         return None
     context = builder.group_of(int(contexts[0].target[0]))
@@ -104,9 +102,10 @@ def _aligned(builder: Builder, attention: Attention) -> list[tuple[Tensor, Dim]]
 
 
 def _meets(builder: Builder, edges: Edges, attention: Attention) -> bool:
-    return any(
-        bool((edges.source == values.reshape(-1)[0]).any()) for values in attention.values
-    ) and edges.view is None
+    return (
+        any(bool((edges.source == values.reshape(-1)[0]).any()) for values in attention.values)
+        and edges.view is None
+    )
 
 
 def _merge_nodes(builder: Builder, merged: Tensor) -> Tensor:
@@ -193,9 +192,7 @@ def _spread_back(builder: Builder, duty: Tensor) -> None:
         duty[found] = high[found]
 
 
-def name_attention_edges(
-    blocks: list[EdgeBlock], builder: Builder, duty: Tensor
-) -> list[EdgeBlock]:
+def name_attention_edges(blocks: list[EdgeBlock], builder: Builder, duty: Tensor) -> list[EdgeBlock]:
     """Give projections of queries, keys, values and outputs kinds of their own; split packed ones."""
     context = torch.zeros(builder.num_nodes, dtype=torch.bool, device="cpu")
     for group in builder.groups:
@@ -225,9 +222,7 @@ def _by_duty(block: EdgeBlock, duty: Tensor) -> list[EdgeBlock]:
     period = _period(starts, line)
     if period:
         wide = _reshaped(block, dim, period)
-        return [
-            _named(_narrowed(wide, dim + 1, a, b), int(line[a])) for a, b in pairwise(period)
-        ]
+        return [_named(_narrowed(wide, dim + 1, a, b), int(line[a])) for a, b in pairwise(period)]
     if len(starts) - 1 > MOST_PARTS:
         return [block]
     return [_named(_narrowed(block, dim, a, b), int(line[a])) for a, b in pairwise(starts)]
@@ -239,9 +234,7 @@ def _period(starts: list[int], line: Tensor) -> list[int]:
         if len(starts) - 1 > parts and (len(starts) - 1) % parts == 0:
             length = starts[parts]
             rounds = line.numel() // length
-            if length * rounds == line.numel() and bool(
-                (line.view(rounds, length) == line[:length]).all()
-            ):
+            if length * rounds == line.numel() and bool((line.view(rounds, length) == line[:length]).all()):
                 return starts[: parts + 1]
     return []
 

@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     from graph_metanetworks.trace.interpreter import Call, Interpreter
 
 
-def bind(
-    trace: Interpreter, kind: str, weight: Value, value: Value, shape: Sequence[int]
-) -> None:
+def bind(trace: Interpreter, kind: str, weight: Value, value: Value, shape: Sequence[int]) -> None:
     """Parameters that act elementwise on a tensor: edges from a node of their own to the tensor's nodes.
 
     The tensor's value is given nodes if it has none that fit.
@@ -64,9 +62,7 @@ def _by_axis(dim: Dim, nodes: Tensor) -> list[tuple[Dim, Tensor]]:
     return [([axes[which]], compact(label, along).reshape(-1))]
 
 
-def _bind_view(
-    trace: Interpreter, kind: str, view: View, value: Value, shape: tuple[int, ...]
-) -> None:
+def _bind_view(trace: Interpreter, kind: str, view: View, value: Value, shape: tuple[int, ...]) -> None:
     builder, dims = trace.builder, value.dims
     varying = pattern(view.label)
     target = _fitting_label(trace, varying, value, shape)
@@ -95,9 +91,7 @@ def _bias_kind(trace: Interpreter, target: Tensor) -> str:
     return "convolution bias" if groups[0].kind == "channel" else "linear bias"
 
 
-def _fitting_label(
-    trace: Interpreter, varying: set[int], value: Value, shape: tuple[int, ...]
-) -> Tensor:
+def _fitting_label(trace: Interpreter, varying: set[int], value: Value, shape: tuple[int, ...]) -> Tensor:
     """The label that shares most dimensions with a parameter, made if there is none."""
 
     def fit(label: Tensor) -> tuple[int, int]:
@@ -193,6 +187,4 @@ def opaque(call: Call) -> list[Value]:
     for ref, value in zip(call.tensors, values, strict=True):
         activations.append(lift(call.trace, value, ref.shape))
     behind = wiring.nodes_behind(*activations)
-    return [
-        Value(role, [fixed(n, reason) for n in ref.shape], behind=behind) for ref in call.outs
-    ]
+    return [Value(role, [fixed(n, reason) for n in ref.shape], behind=behind) for ref in call.outs]

@@ -43,12 +43,10 @@ def _parameter_block(edges: Edges, shape: tuple[int, ...]) -> EdgeBlock:
     assert view is not None
     label = view.label
     if label.device.type == "meta" and _is_one_to_one(label):
-        order = sorted(
-            (d for d in range(label.dim()) if label.size(d) > 1), key=lambda d: -label.stride(d)
-        )
+        order = sorted((d for d in range(label.dim()) if label.size(d) > 1), key=lambda d: -label.stride(d))
         lengths = tuple(label.size(d) for d in order)
         strides = tuple(label.stride(d) for d in order)
-        elements = Elements(lengths, label.storage_offset(), strides)
+        elements = Elements(lengths, int(label.storage_offset()), strides)
         source, target = (
             end.expand(label.shape).permute(*order, *_others(order, label)).reshape(lengths)
             for end in (edges.source, edges.target)
@@ -89,9 +87,7 @@ def _is_one_to_one(label: Tensor) -> bool:
     return all(n == 1 or d in pattern(label) for d, n in enumerate(label.shape))
 
 
-def _listed(
-    edges: Edges, label: Tensor, shape: tuple[int, ...]
-) -> tuple[Elements, Tensor, Tensor]:
+def _listed(edges: Edges, label: Tensor, shape: tuple[int, ...]) -> tuple[Elements, Tensor, Tensor]:
     """A view that no strides describe: each element once, at its first place."""
     flat = label.reshape(-1)
     source, target = (e.expand(label.shape).reshape(-1) for e in (edges.source, edges.target))
@@ -125,8 +121,7 @@ def _split_repeats(block: EdgeBlock) -> EdgeBlock:
                 *block.elements.strides[dim + 1 :],
             )
             source, target = (
-                canonical(end.expand(block.shape).reshape(shape))
-                for end in (block.source, block.target)
+                canonical(end.expand(block.shape).reshape(shape)) for end in (block.source, block.target)
             )
             places = tuple(p + (p > dim) for p in block.positions)
             elements = Elements(shape, block.elements.offset, strides)
@@ -173,14 +168,10 @@ def _with_positions(block: EdgeBlock) -> EdgeBlock:
         for end in (block.source, block.target)
     )
     positions = tuple(sorted(parallel | set(block.positions)))
-    return replace(
-        block, source=source.contiguous(), target=target.contiguous(), positions=positions
-    )
+    return replace(block, source=source.contiguous(), target=target.contiguous(), positions=positions)
 
 
-def _with_owner(
-    block: EdgeBlock, covered: dict[str, Tensor | None], total: int
-) -> list[EdgeBlock]:
+def _with_owner(block: EdgeBlock, covered: dict[str, Tensor | None], total: int) -> list[EdgeBlock]:
     """The block as owner of elements that have none yet; the rest of it as an alias."""
     name, elements = block.parameter, block.elements
     assert name is not None and elements is not None
@@ -208,9 +199,7 @@ def _with_owner(
 
 
 def _subset(block: EdgeBlock, index: Tensor, keep: Tensor) -> EdgeBlock:
-    source, target = (
-        end.expand(block.shape).reshape(-1)[keep] for end in (block.source, block.target)
-    )
+    source, target = (end.expand(block.shape).reshape(-1)[keep] for end in (block.source, block.target))
     chosen = index[keep]
     shape = (int(chosen.numel()),)
     return replace(
@@ -221,4 +210,3 @@ def _subset(block: EdgeBlock, index: Tensor, keep: Tensor) -> EdgeBlock:
         elements=Elements(shape, listed=chosen),
         positions=(),
     )
-

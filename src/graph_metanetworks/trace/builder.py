@@ -181,7 +181,7 @@ class Builder:
         sites: Iterable[int] = (),
         pooled: bool = False,
     ) -> None:
-        """Parameter edges; view (of axes `dims`), source and target have the same dimensions (sizes broadcast)."""
+        """Parameter edges; the view (with axes `dims`), source and target broadcast against each other."""
         shape = torch.broadcast_shapes(view.label.shape, source.shape, target.shape)
         view = view.expand(shape)
         keep = [d for d in range(len(shape)) if varies(view.label, d)]

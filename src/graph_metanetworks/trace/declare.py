@@ -43,9 +43,10 @@ class Declaration:
         f+b         two axes of channels side by side
         f|b         a different axis at each index of the first dimension
 
-    An edge goes from the channels that come first (inputs before hidden before output ones) to those that come
-    last; `"(4 h) p : p -> h"` says it explicitly. Places of a parameter with only one axis of channels are nodes of
-    their own. A call with more tensors than `inputs` lists is followed operation by operation.
+    An edge goes from the channels that come first (inputs before hidden before output ones) to those
+    that come last; `"(4 h) p : p -> h"` says it explicitly. Places of a parameter with only one axis of
+    channels are nodes of their own. A call with more tensors than `inputs` lists is followed operation
+    by operation.
     """
 
     inputs: Sequence[str]
@@ -77,16 +78,9 @@ def declare(
     return None for instances that should be followed operation by operation.
     """
     if module_class in DECLARATIONS:
-        raise ValueError(
-            f"{module_class.__name__} is already declared; a module can be declared only once."
-        )
-    if declaration is None:
-        given = Declaration(inputs, parameters or {}, outputs, kinds or {})
-
-        def declaration(module: nn.Module) -> Declaration:
-            return given
-
-    DECLARATIONS[module_class] = declaration
+        raise ValueError(f"{module_class.__name__} is already declared; a module can be declared only once.")
+    given = Declaration(inputs, parameters or {}, outputs, kinds or {})
+    DECLARATIONS[module_class] = declaration or (lambda module: given)
 
 
 def is_declared(module: nn.Module, num_inputs: int) -> bool:
@@ -185,9 +179,7 @@ def apply_declaration(trace: Interpreter, operation: Operation) -> None:
 class _Use:
     """One call of a declared module. `nodes` holds the nodes along each axis of channels, in flow order."""
 
-    def __init__(
-        self, trace: Interpreter, operation: Operation, module: nn.Module, declared: Declaration
-    ):
+    def __init__(self, trace: Interpreter, operation: Operation, module: nn.Module, declared: Declaration):
         self.trace, self.module, self.declared = trace, module, declared
         self.path = operation.path
         self.axes = _Axes()
@@ -269,9 +261,7 @@ class _Use:
             target = builder.node("parameter", self.path, 1).view([1] * len(shape))
         if source is None:
             sites = {
-                d
-                for d, word in enumerate(flat)
-                if word[0].isupper() and shape[d] > 1 and target.size(d) == 1
+                d for d, word in enumerate(flat) if word[0].isupper() and shape[d] > 1 and target.size(d) == 1
             }
             kind = kind or ("grid" if sites else "linear bias")
             depth = builder.depths(target)[1]
@@ -332,6 +322,4 @@ class _Use:
 
 
 def _matched(specs: Sequence[str], tensors: Sequence[TensorRef]) -> list[tuple]:
-    return [
-        (_words(spec, ref.shape), ref) for spec, ref in zip(specs, tensors, strict=False)
-    ]
+    return [(_words(spec, ref.shape), ref) for spec, ref in zip(specs, tensors, strict=False)]

@@ -56,9 +56,7 @@ def finish(
     blocks = name_attention_edges(make_blocks(builder, shapes), builder, duty)
     _set_depths(builder, blocks)
     by_name = {
-        name: tuple(leaves(dim) for dim in dims[p.name])
-        for p in parameters
-        for name in (p.name, *p.tied)
+        name: tuple(leaves(dim) for dim in dims[p.name]) for p in parameters for name in (p.name, *p.tied)
     }
     nodes = tuple((group.start, leaves(group.dim)) for group in builder.groups)
     return ParameterGraph(
@@ -80,9 +78,7 @@ def _padded(node_head: Tensor, num_nodes: int) -> Tensor:
 
 def _node_group(group) -> NodeGroup:
     indexed = group.indexed and is_pinned(group.dim)
-    return NodeGroup(
-        group.name, group.kind, group.size, group.start, group.depth, group.activation, indexed
-    )
+    return NodeGroup(group.name, group.kind, group.size, group.start, group.depth, group.activation, indexed)
 
 
 def _pin_outputs(trace: Interpreter, outputs: Sequence[Value]) -> None:
@@ -161,5 +157,3 @@ def _set_depths(builder: Builder, blocks: Sequence[EdgeBlock]) -> None:
         group.depth = depth[index]
         if index in roots and group.kind not in NOT_COMPUTED:
             group.depth = max(0, min((depth[t] for t in after[index]), default=1) - 1)
-
-

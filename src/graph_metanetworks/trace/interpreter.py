@@ -143,7 +143,7 @@ class Interpreter:
         readable = ref.has_value and value.layout == torch.strided
         dims = []
         for dim, length in enumerate(ref.shape):
-            uniform = readable and 1 < length and 0 < value.numel() <= LARGEST_CONSTANT
+            uniform = readable and length > 1 and 0 < value.numel() <= LARGEST_CONSTANT
             if uniform and bool((value == value.narrow(dim, 0, 1)).all()):
                 dims.append(free(length, "a constant", generic=True))
             else:
@@ -165,10 +165,7 @@ class Interpreter:
     def axes_of(self, names: Iterable[str]) -> set[Axis]:
         """The axes of parameters, by name."""
         return {
-            axis
-            for name in names
-            for dim in self.value(self._parameters[name]).dims
-            for axis in leaves(dim)
+            axis for name in names for dim in self.value(self._parameters[name]).dims for axis in leaves(dim)
         }
 
     def state_ref(self, tensor: Tensor) -> TensorRef:
@@ -288,4 +285,3 @@ def _coordinates(elements: Tensor, shape: tuple[int, ...]) -> list[int]:
 def where(operation: Operation) -> str:
     module = f"in '{operation.path}'" if operation.path else "in the network itself"
     return f"{module} ({operation.location})" if operation.location else module
-

@@ -1,9 +1,9 @@
 """Label tensors: which node, or which element of a parameter, stands at each place of a tensor.
 
-A label is an integer tensor of the tensor's shape with stride 0 along dimensions it does not vary on, so that a
-million activations of 64 channels need 64 integers. View-like operations simply run on labels. Labels of
-parameter elements start as meta tensors, whose strides alone say which element stands where; they get values only
-if an operation that is no view touches them.
+A label is an integer tensor of the tensor's shape with stride 0 along dimensions it does not vary on,
+so that a million activations of 64 channels need 64 integers. View-like operations simply run on
+labels. Labels of parameter elements start as meta tensors, whose strides alone say which element stands
+where; they get values only if an operation that is no view touches them.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class View:
         label = self.label
         if label.device.type != "meta":
             return Elements(tuple(label.shape), listed=label)
-        return Elements(tuple(label.shape), label.storage_offset(), tuple(label.stride()))
+        return Elements(tuple(label.shape), int(label.storage_offset()), tuple(label.stride()))
 
     def expand(self, shape: Sequence[int]) -> View:
         return View(self.parameter, self.label.expand(tuple(shape)))

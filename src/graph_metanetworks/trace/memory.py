@@ -40,13 +40,16 @@ class Memory:
         for key, other in self._tensors[written.storage].items():
             if key == written.key or key not in values:
                 continue
-            if other.shape == written.shape and other.strides == written.strides:
-                if other.offset == written.offset:
-                    values[key] = replace(new, dims=values[key].dims)
-                    continue
+            if _layout(other) == _layout(written):
+                values[key] = replace(new, dims=values[key].dims)
+                continue
             place = _common_places(written, other)
             if place is not None:
                 values[key] = _seen_through(values[key], new, other, place)
+
+
+def _layout(ref: TensorRef) -> tuple:
+    return ref.shape, ref.strides, ref.offset
 
 
 def _common_places(written: TensorRef, other: TensorRef) -> Tensor | None:

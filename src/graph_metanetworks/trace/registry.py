@@ -21,8 +21,8 @@ REDUCTION: list[Rule] = []
 def rule(*operations: Any) -> Callable[[Rule], Rule]:
     """Say how an operation treats axes and nodes; `operations` as `torch.ops.aten.mm` or `"my_lib::op"`.
 
-    The function gets a `Call` (arguments by name, values of tensors, the graph under construction) and returns
-    the `Value` of the result, or a list of them. An operation can have only one rule.
+    The function gets a `Call` (arguments by name, values of tensors, the graph under construction) and
+    returns the `Value` of the result, or a list of them. An operation can have only one rule.
     """
     names = [operation_name(operation) for operation in operations]
     known = [name for name in names if name in RULES]

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._decomp import decomposition_table
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map_only
@@ -112,7 +113,7 @@ class Tape(TorchDispatchMode):
             key,
             tuple(tensor.shape),
             tuple(tensor.stride()) if tensor.layout == torch.strided else (),
-            tensor.storage_offset() if tensor.layout == torch.strided else 0,
+            int(tensor.storage_offset()) if tensor.layout == torch.strided else 0,
             tensor.dtype,
             tensor.untyped_storage()._cdata if tensor.layout == torch.strided else id(tensor),
             tensor.detach().clone() if self.snapshot else tensor,
@@ -126,18 +127,17 @@ class Tape(TorchDispatchMode):
             result = self._decompose(func, args, kwargs)
             if result is not NotImplemented:
                 return result
-        before = tree_map_only(Tensor, self.ref, (args, kwargs))
+        args_before, kwargs_before = tree_map_only(Tensor, self.ref, (args, kwargs))
         result = run_abstractly(func, args, kwargs)
-        self._record(func, *before, result)
+        self._record(func, args_before, kwargs_before, result)
         return result
 
     def _decompose(self, func, args, kwargs) -> Any:
-        table = torch._decomp.decomposition_table
         mark = len(self.operations)
         try:
             with self:
-                if func in table:
-                    return table[func](*args, **kwargs)
+                if func in decomposition_table:
+                    return decomposition_table[func](*args, **kwargs)
                 return func.decompose(*args, **kwargs)
         except Exception:
             # a decomposition that does not apply here is no error of the user's: the operation is kept whole
@@ -146,16 +146,12 @@ class Tape(TorchDispatchMode):
 
     def _record(self, func, args, kwargs, result) -> None:
         outputs = tree_map_only(Tensor, self.ref, result)
-        self.operations.append(
-            Operation(func, args, kwargs, outputs, self._paths[-1], _user_location())
-        )
+        self.operations.append(Operation(func, args, kwargs, outputs, self._paths[-1], _user_location()))
 
     # -------------------------------------------------------------- modules
 
     @contextmanager
-    def following(
-        self, model: nn.Module, declared: Callable[[nn.Module, int], bool]
-    ) -> Iterator[None]:
+    def following(self, model: nn.Module, declared: Callable[[nn.Module, int], bool]) -> Iterator[None]:
         """Note the module in which each operation runs; record declared modules as one operation."""
         names = {id(module): name for name, module in model.named_modules()}
         whole: list[tuple[nn.Module, list[TensorRef]]] = []  # the declared module that is running

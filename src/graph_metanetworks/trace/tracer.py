@@ -75,7 +75,7 @@ class Tracer:
     def record(
         self, model: nn.Module, args: tuple, kwargs: dict, *, snapshot: bool = False
     ) -> tuple[ParameterGraph, Interpreter]:
-        """The graph together with the interpreter that made it; `snapshot` keeps every operation's tensors."""
+        """The graph and the interpreter that made it; `snapshot` keeps the tensors of every operation."""
         _check(model)
         with unset_fake_temporarily():
             state = _State.of(model)
@@ -127,9 +127,7 @@ class Tracer:
             except Exception as error:
                 raise TraceError(_failure(model, tape.path, error)) from error
 
-    def _reached(
-        self, model: nn.Module, state: _State, interpreter: Interpreter
-    ) -> list[Parameter]:
+    def _reached(self, model: nn.Module, state: _State, interpreter: Interpreter) -> list[Parameter]:
         learned = {name for name, _ in model.named_parameters(remove_duplicate=False)}
         unused = {name for name in state.tensors if name not in interpreter.used}
         missed = [name for name in state.tensors if name in unused and name in learned]
@@ -160,11 +158,9 @@ class _State:
     @staticmethod
     def of(model: nn.Module) -> _State:
         entries = model.state_dict(keep_vars=True)
-        everything = dict(model.named_parameters(remove_duplicate=False))
-        everything.update(model.named_buffers(remove_duplicate=False))
-        stand_in = {
-            id(t): _without_fake(t) for t in everything.values() if isinstance(t, FakeTensor)
-        }
+        everything: dict[str, Tensor] = dict(model.named_buffers(remove_duplicate=False))
+        everything.update(model.named_parameters(remove_duplicate=False))
+        stand_in = {id(t): _without_fake(t) for t in everything.values() if isinstance(t, FakeTensor)}
         replaced = {n: stand_in[id(t)] for n, t in everything.items() if id(t) in stand_in}
         owner: dict[int, str] = {}
         owned: dict[str, Tensor] = {}
@@ -208,17 +204,13 @@ def _check(model: nn.Module) -> None:
                 f"'{name}' is a ScriptModule, which hides its operations. Replace it by the original "
                 "nn.Module it was scripted from."
             )
-    uninitialised = [
-        name for name, p in model.named_parameters() if isinstance(p, nn.UninitializedParameter)
-    ]
+    uninitialised = [name for name, p in model.named_parameters() if isinstance(p, nn.UninitializedParameter)]
     if uninitialised:
         raise TraceError(
             f"{uninitialised[0]} has no shape yet (a lazy module). Run the network once before tracing."
         )
     if not any(p.is_floating_point() and p.numel() for p in model.state_dict().values()):
-        raise TraceError(
-            f"{type(model).__name__} has no parameters, so its parameter graph would be empty."
-        )
+        raise TraceError(f"{type(model).__name__} has no parameters, so its parameter graph would be empty.")
 
 
 def _original(model: nn.Module) -> nn.Module:
@@ -229,9 +221,7 @@ def _original(model: nn.Module) -> nn.Module:
 def _without_fake(tensor: Tensor) -> Tensor:
     if not isinstance(tensor, FakeTensor):
         return tensor
-    return torch.empty_strided(
-        tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta"
-    )
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
 
 
 def _named_inputs(args: tuple, kwargs: dict) -> list[tuple[str, Tensor]]:

@@ -24,10 +24,11 @@ class Role(IntEnum):
 class Value:
     """Axes, nodes and parameters behind one tensor.
 
-    An activation has `labels` once nodes stand for its channels; until then `origin` says which elements of an
-    input it shows, and `behind` which nodes it was computed from in a way that labels cannot follow.
-    A weight has `views` of parameters; `mixed` names parameters that went through arithmetic. `pooled` says that
-    places were summed up, which tells the two matrices of a DeepSets layer apart.
+    An activation has `labels` once nodes stand for its channels; until then `origin` says which
+    elements of an input it shows, and `behind` which nodes it was computed from in a way that labels
+    cannot follow. A weight has `views` of parameters; `mixed` names parameters that went through
+    arithmetic. `pooled` says that places were summed up, which tells the two matrices of a DeepSets
+    layer apart.
     """
 
     role: Role

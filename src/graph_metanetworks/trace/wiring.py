@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from graph_metanetworks.symmetry.axes import Dim, fixed, pin
+from graph_metanetworks.symmetry.axes import Dim, fixed
 from graph_metanetworks.trace.labels import (
     NOTHING,
     canonical,
@@ -20,10 +20,10 @@ from graph_metanetworks.trace.labels import (
     pattern,
     varies,
 )
-from graph_metanetworks.trace.value import Role, Value, highest
+from graph_metanetworks.trace.value import Role, Value
 
 if TYPE_CHECKING:
-    from graph_metanetworks.trace.interpreter import Call, Interpreter
+    from graph_metanetworks.trace.interpreter import Interpreter
 
 
 # ------------------------------------------------------------------ labels of one tensor
@@ -58,9 +58,7 @@ def complete(trace: Interpreter, label: Tensor, value: Value, dim: int) -> Tenso
     return canonical(torch.where(small == NOTHING, numbers, small)).expand(label.shape)
 
 
-def _product(
-    trace: Interpreter, value: Value, shape: Sequence[int], labels: list[Tensor]
-) -> Tensor:
+def _product(trace: Interpreter, value: Value, shape: Sequence[int], labels: list[Tensor]) -> Tensor:
     """Nodes for each combination of several labels, joined to all of them."""
     builder = trace.builder
     depth = builder.depths(*labels)[1] + 1
@@ -146,8 +144,9 @@ def join_labels(
 ) -> Tensor:
     """Connect the nodes of two labels that meet in one place.
 
-    If one side is deeper everywhere, and fine enough, it takes edges from the other, as a residual branch does.
-    Otherwise new nodes take edges from both, so that the result does not depend on the order of operands.
+    If one side is deeper everywhere, and fine enough, it takes edges from the other, as a residual
+    branch does. Otherwise new nodes take edges from both, so that the result does not depend on the
+    order of operands.
     """
     both = pairs(first, second)
     if bool((both[0] == both[1]).all()):
@@ -186,9 +185,7 @@ def _join_partial(
         return canonical(only)
     filled_first = torch.where(overlap, first, only)
     filled_second = torch.where(overlap, second, only)
-    return join_labels(
-        trace, kind, canonical(filled_first), canonical(filled_second), shape, dims
-    )
+    return join_labels(trace, kind, canonical(filled_first), canonical(filled_second), shape, dims)
 
 
 # ------------------------------------------------------------------ operations that no label follows

@@ -1,7 +1,8 @@
 """Products of two activations: attention scores, attention values, hypernetworks.
 
-A score node stands for each head. Each (query, key) pair of dimensions has a node of its own that takes an edge
-from both and gives one to its head; the attention's result has nodes that take edges from the head and the value.
+A score node stands for each head. Each (query, key) pair of dimensions has a node of its own that takes
+an edge from both and gives one to its head; the attention's result has nodes that take edges from the
+head and the value.
 """
 
 from __future__ import annotations
@@ -58,9 +59,7 @@ def dot(
     return Value(Role.ACTIVATION, dims, labels=labels, behind=behind)
 
 
-def _attend(
-    call: Call, labels: list[Tensor], passing: Tensor, shape: tuple, dims: list[Dim]
-) -> list[Tensor]:
+def _attend(call: Call, labels: list[Tensor], passing: Tensor, shape: tuple, dims: list[Dim]) -> list[Tensor]:
     """Join a label with those of the scores; what meets a head is the value of an attention."""
     builder = call.trace.builder
     if len(labels) == 1:
@@ -70,9 +69,7 @@ def _attend(
     return wiring.join(call.trace, "product", labels, [passing], shape, dims)
 
 
-def _context(
-    call: Call, heads: Tensor, values: Tensor, shape: tuple, dims: list[Dim]
-) -> Tensor:
+def _context(call: Call, heads: Tensor, values: Tensor, shape: tuple, dims: list[Dim]) -> Tensor:
     """Nodes for the result of an attention, which take an edge from the head and from the value."""
     builder = call.trace.builder
     depth = builder.depths(heads, values)[1] + 1
@@ -96,9 +93,7 @@ def _spread(label: Tensor, own: tuple[int, int, int], space: tuple, missing: int
     return label.expand(own).unsqueeze(missing).expand(space)
 
 
-def _scores(
-    call: Call, queries: Tensor, keys: Tensor, space: tuple, dims: list[Dim], inner: Dim
-) -> Tensor:
+def _scores(call: Call, queries: Tensor, keys: Tensor, space: tuple, dims: list[Dim], inner: Dim) -> Tensor:
     """Nodes for the heads, reached through a node for each pair of dimensions that is multiplied."""
     builder = call.trace.builder
     depth = builder.depths(queries, keys)[1] + 1

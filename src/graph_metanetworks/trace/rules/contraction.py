@@ -13,8 +13,8 @@ from graph_metanetworks.symmetry.axes import Dim, is_pinned, leaves, pin, unify,
 from graph_metanetworks.trace import binding, wiring
 from graph_metanetworks.trace.interpreter import Call
 from graph_metanetworks.trace.labels import compact, pattern, varies
-from graph_metanetworks.trace.rules.attention import dot
 from graph_metanetworks.trace.registry import rule
+from graph_metanetworks.trace.rules.attention import dot
 from graph_metanetworks.trace.tape import TensorRef
 from graph_metanetworks.trace.value import Role, Value
 
@@ -36,14 +36,17 @@ def product(call: Call, left: TensorRef, right: TensorRef) -> Value:
     x, w = call.use(left), call.use(right)
     lone = left.ndim == 2
     x3, w3 = (_with_batch(x), _with_batch(w)) if lone else (x, w)
-    x_shape = (1, *left.shape) if lone else left.shape
-    w_shape = (1, *right.shape) if lone else right.shape
-    result = contract(call, x3, w3, x_shape, w_shape)
+    result = contract(call, x3, w3, _shape3(left), _shape3(right))
     if not lone:
         return result
     _keep_labels(x, x3)
     _keep_labels(w, w3)
     return result.moved(result.dims[1:], lambda label: label.squeeze(0))
+
+
+def _shape3(ref: TensorRef) -> Shape3:
+    batch = ref.shape[0] if ref.ndim == 3 else 1
+    return batch, ref.shape[-2], ref.shape[-1]
 
 
 def _with_batch(value: Value) -> Value:
@@ -102,9 +105,7 @@ def _transposed(value: Value) -> Value:
     return value.moved(dims, lambda label: label.transpose(1, 2))
 
 
-def apply_weight(
-    call: Call, x: Value, w: Value, x_shape: Shape3, shape: Shape3, dims: list[Dim]
-) -> Value:
+def apply_weight(call: Call, x: Value, w: Value, x_shape: Shape3, shape: Shape3, dims: list[Dim]) -> Value:
     """A linear layer: nodes for the columns, one edge per element of the weight."""
     trace, builder = call.trace, call.trace.builder
     source = wiring.label_along(trace, x, x_shape, 2)
@@ -119,27 +120,19 @@ def apply_weight(
     sources = compact(source, per_batch | {2}).transpose(1, 2)  # [b, k, 1]
     targets = compact(target, per_batch | {2})  # [b, 1, m]
     for view in w.views:
-        binding.attach_weight(
-            trace, "linear weight", view, w.dims, sources, targets, pooled=x.pooled
-        )
+        binding.attach_weight(trace, "linear weight", view, w.dims, sources, targets, pooled=x.pooled)
     binding.attach_later(trace, w, [(x.dims[2], compact(source, {2})), (dims[2], compact(target, {2}))])
     if not w.views:
         binding.connect_through(trace, source, target)
-    passing = [
-        compact(label, {0, 1}).expand(shape) for label in x.labels[1:] if not varies(label, 2)
-    ]
+    passing = [compact(label, {0, 1}).expand(shape) for label in x.labels[1:] if not varies(label, 2)]
     if outside:
-        outer = builder.label(
-            "neuron", call.path, shape, dims, outside | per_batch | {2}, depth + 1
-        )
+        outer = builder.label("neuron", call.path, shape, dims, outside | per_batch | {2}, depth + 1)
         builder.connect("share", target, outer, call.path)
         target = outer
     return Value(Role.ACTIVATION, dims, labels=[target, *passing], pooled=x.pooled)
 
 
-def _columns(
-    call: Call, w: Value, shape: Shape3, dims: list[Dim], per_batch: set[int], depth: int
-) -> Tensor:
+def _columns(call: Call, w: Value, shape: Shape3, dims: list[Dim], per_batch: set[int], depth: int) -> Tensor:
     """Nodes for the columns; of a weight made by arithmetic, for the channels among them."""
     builder = call.trace.builder
     axes = leaves(dims[2])
@@ -155,9 +148,7 @@ def _columns(
     return label
 
 
-def add_bias(
-    call: Call, result: Value, bias: TensorRef | None, kind: str, first: int | None = None
-) -> Value:
+def add_bias(call: Call, result: Value, bias: TensorRef | None, kind: str, first: int | None = None) -> Value:
     """Add a tensor, aligned to the last dimensions or starting at dimension `first`."""
     if bias is None:
         return result
@@ -167,18 +158,14 @@ def add_bias(
     for index, (length, dim) in enumerate(zip(bias.shape, value.dims, strict=True), first):
         if length > 1:
             unify(dim, result.dims[index], kind)
-    places = [
-        bias.shape[i - first] if first <= i < first + bias.ndim else 1 for i in range(len(shape))
-    ]
+    places = [bias.shape[i - first] if first <= i < first + bias.ndim else 1 for i in range(len(shape))]
     laid = value.moved(result.dims, lambda label: label.reshape(places).expand(shape))
     if value.is_weight and result.is_activation:
         binding.bind(call.trace, kind, laid, result, shape)
     elif value.is_weight:
         result.mixed |= value.parameters
     elif value.is_activation:
-        result.labels = wiring.join(
-            call.trace, "residual", result.labels, laid.labels, shape, result.dims
-        )
+        result.labels = wiring.join(call.trace, "residual", result.labels, laid.labels, shape, result.dims)
     return result
 
 
@@ -226,9 +213,7 @@ def grouped_product(call: Call) -> Value:
     dims = [x.dims[0], w.dims[2]]
     trace.seen([*dims, x.dims[1]], activation=True)
     source = wiring.label_along(trace, x, call["self"].shape, 1)
-    target = builder.label(
-        "neuron", call.path, call.out.shape, dims, [1], builder.depths(source)[1] + 1
-    )
+    target = builder.label("neuron", call.path, call.out.shape, dims, [1], builder.depths(source)[1] + 1)
     for view in w.views:
         sources = compact(source, {1}).reshape(1, -1, 1)
         targets = compact(target, {1}).reshape(1, 1, -1)

@@ -8,8 +8,8 @@ from graph_metanetworks.symmetry.axes import Dim, cut, fixed, leaves, pin, unify
 from graph_metanetworks.trace import binding, wiring
 from graph_metanetworks.trace.interpreter import Call
 from graph_metanetworks.trace.labels import compact, pattern
-from graph_metanetworks.trace.rules.contraction import add_bias
 from graph_metanetworks.trace.registry import rule
+from graph_metanetworks.trace.rules.contraction import add_bias
 from graph_metanetworks.trace.value import Role, Value
 
 
@@ -79,9 +79,7 @@ def _taps(call: Call, x: Value, w: Value, dims: list[Dim]) -> list[Tensor]:
     return [_per_node_set(call, target, outside, dims, depth + 1)]
 
 
-def _per_node_set(
-    call: Call, target: Tensor, outside: set[int], dims: list[Dim], depth: int
-) -> Tensor:
+def _per_node_set(call: Call, target: Tensor, outside: set[int], dims: list[Dim], depth: int) -> Tensor:
     builder = call.trace.builder
     outer = builder.label("channel", call.path, call.out.shape, dims, outside | {1}, depth)
     builder.connect("share", target, outer, call.path)

@@ -27,9 +27,7 @@ def embedding(call: Call) -> Value:
     return _table_lookup(call, table, call["weight"].shape, dims, "embedding")
 
 
-def _table_lookup(
-    call: Call, table: Value, shape: tuple[int, ...], dims: list[Dim], kind: str
-) -> Value:
+def _table_lookup(call: Call, table: Value, shape: tuple[int, ...], dims: list[Dim], kind: str) -> Value:
     builder = call.trace.builder
     out = call.out
     words, features = shape
@@ -58,8 +56,7 @@ def embedding_bag(call: Call) -> list[Value]:
         for dim in call.value(weights).dims:
             pin(dim, "index")
     rest = [  # the last one says which word had the largest value of each feature
-        dims if ref.shape == call.out.shape else [fixed(n) for n in ref.shape]
-        for ref in call.outs[1:]
+        dims if ref.shape == call.out.shape else [fixed(n) for n in ref.shape] for ref in call.outs[1:]
     ]
     return [result, *(Value(Role.ACTIVATION, dims) for dims in rest)]
 
@@ -124,9 +121,7 @@ def _without_values(value: Value, dims: list[Dim], used: list[int], out: TensorR
     return Value(value.role, dims, labels=kept, behind=behind)
 
 
-def _site_lookup(
-    call: Call, table: Value, used: list[int], dims: list[Dim], index_dims: range
-) -> Value:
+def _site_lookup(call: Call, table: Value, used: list[int], dims: list[Dim], index_dims: range) -> Value:
     """A stored table looked up by the input, such as a hash grid: a node for each site."""
     builder = call.trace.builder
     ref, out = call["self"], call.out
@@ -176,18 +171,14 @@ def index_select(call: Call) -> Value:
         features = [d for d in range(ref.ndim) if d != dim]
         builder = call.trace.builder
         target = builder.label("neuron", call.path, call.out.shape, dims, features, 1)
-        ends = compact(target, features).expand(
-            [ref.shape[d] if d != dim else 1 for d in range(ref.ndim)]
-        )
+        ends = compact(target, features).expand([ref.shape[d] if d != dim else 1 for d in range(ref.ndim)])
         sites = Value(Role.WEIGHT, value.dims, labels=[ends.expand(ref.shape)])
         binding.bind(call.trace, "grid", value, sites, ref.shape)
         return Value(Role.ACTIVATION, dims, labels=[target])
     role = max(value.role, call.value("index").role)
     if call["index"].has_value:
         where = call["index"].value.cpu()
-        return _with_role(
-            value.moved(dims, lambda label: label.index_select(dim, where)), role
-        )
+        return _with_role(value.moved(dims, lambda label: label.index_select(dim, where)), role)
     kept = [
         compact(x, set(range(ref.ndim)) - {dim}).expand(call.out.shape)
         for x in value.labels
@@ -307,9 +298,7 @@ def index_put(call: Call) -> Value:
     return Value(highest(values), value.dims, labels=labels, mixed=mixed, behind=behind)
 
 
-def _labels_from_written(
-    written: Value, source: TensorRef, used: list[int], ref: TensorRef
-) -> list[Tensor]:
+def _labels_from_written(written: Value, source: TensorRef, used: list[int], ref: TensorRef) -> list[Tensor]:
     """Labels of rows written by index into trailing channel dimensions."""
     if used != list(range(len(used))):
         return []

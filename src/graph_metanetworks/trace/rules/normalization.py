@@ -7,8 +7,8 @@ from dataclasses import replace
 from graph_metanetworks.symmetry.axes import cut, free, unify
 from graph_metanetworks.trace import binding
 from graph_metanetworks.trace.interpreter import Call
-from graph_metanetworks.trace.rules.contraction import add_bias
 from graph_metanetworks.trace.registry import rule
+from graph_metanetworks.trace.rules.contraction import add_bias
 from graph_metanetworks.trace.value import Role, Value
 
 
@@ -51,9 +51,7 @@ def batch_norm(call: Call) -> list[Value]:
         variance="running_var",
     )
     channels = call["input"].shape[1]
-    rest = [
-        [result.dims[1] if n == channels else free(n) for n in ref.shape] for ref in call.outs[1:]
-    ]
+    rest = [[result.dims[1] if n == channels else free(n) for n in ref.shape] for ref in call.outs[1:]]
     return [result, *(Value(Role.ACTIVATION, dims) for dims in rest)]
 
 

@@ -95,9 +95,7 @@ def scale_kind(call: Call, multiplies: bool) -> str:
     return part
 
 
-def _keep_origin(
-    result: Value, operands: Sequence[tuple[TensorRef, Value]], shape: Sequence[int]
-) -> None:
+def _keep_origin(result: Value, operands: Sequence[tuple[TensorRef, Value]], shape: Sequence[int]) -> None:
     """An input that is only rescaled or passed through a function still shows the same elements."""
     activations = [(ref, value) for ref, value in operands if value.is_activation]
     if len(activations) == 1 and activations[0][0].shape == tuple(shape):

@@ -103,13 +103,12 @@ def reduction(call: Call) -> list[Value]:
     given = call.get("dim", "dims")
     listed = [given] if isinstance(given, int) else given
     dims = {d % max(1, ref.ndim) for d in listed} if listed else set(range(ref.ndim))
-    if call.name in ("argmax", "argmin") or len(call.outs) > 1 and call.name in RETURNS_POSITION:
+    if call.name in ("argmax", "argmin") or (len(call.outs) > 1 and call.name in RETURNS_POSITION):
         for dim in dims:
             pin(value.dims[dim], f"position of the {call.name}")
     result = reduced(call, value, ref.shape, dims, bool(call.get("keepdim")))
     others = [
-        Value(max(result.role, Role.CONSTANT), result.dims, behind=result.behind)
-        for _ in call.outs[1:]
+        Value(max(result.role, Role.CONSTANT), result.dims, behind=result.behind) for _ in call.outs[1:]
     ]
     return [result, *others]
 

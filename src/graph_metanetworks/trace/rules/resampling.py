@@ -46,8 +46,7 @@ def resample(call: Call) -> list[Value]:
         pin(dim, f"place in {call.name}")
     if value.is_weight:
         kept = [
-            Value(Role.WEIGHT, [*value.dims[:first], *map(fixed, out.shape[first:])])
-            for out in call.outs
+            Value(Role.WEIGHT, [*value.dims[:first], *map(fixed, out.shape[first:])]) for out in call.outs
         ]
         for result in kept:
             result.mixed = value.parameters

@@ -63,7 +63,6 @@ def transpose(call: Call) -> Value:
     return moved(call, dims)
 
 
-
 @rule("expand")
 def expand(call: Call) -> Value:
     value, old, shape = call.value("self"), call["self"].shape, call.out.shape
@@ -136,9 +135,7 @@ def split(call: Call) -> list[Value]:
     dim = call["dim"] % call["self"].ndim
     lengths = [out.shape[dim] for out in call.outs]
     starts = [0, *accumulate(lengths)]
-    dims = [
-        narrow(value.dims, dim, start, n) for start, n in zip(starts, lengths, strict=False)
-    ]
+    dims = [narrow(value.dims, dim, start, n) for start, n in zip(starts, lengths, strict=False)]
     return value.moved_all(dims, call.rerun_all)
 
 
@@ -245,10 +242,7 @@ def stack(call: Call) -> Value:
     dim = call["dim"] % out.ndim
     values = [call.use(ref) for ref in parts]
     over = fixed(len(parts), "stack")
-    dims = [
-        _stacked([value.dims[i] for value in values], n, over)
-        for i, n in enumerate(parts[0].shape)
-    ]
+    dims = [_stacked([value.dims[i] for value in values], n, over) for i, n in enumerate(parts[0].shape)]
     dims.insert(dim, over)
     role = highest(values)
     if role < Role.ACTIVATION:
@@ -260,9 +254,7 @@ def stack(call: Call) -> Value:
                 label.select(dim, index).copy_(part.dense())
                 views.append(View(part.parameter, canonical(label)))
         return Value(role, dims, views=views, mixed=mixed)
-    lifted = [
-        binding.lift(call.trace, value, ref.shape) for ref, value in zip(parts, values, strict=True)
-    ]
+    lifted = [binding.lift(call.trace, value, ref.shape) for ref, value in zip(parts, values, strict=True)]
     if all(len(value.labels) == 1 for value in lifted):
         label = torch.stack([value.labels[0] for value in lifted], dim)
         return Value(role, dims, labels=[canonical(label)])
@@ -314,9 +306,7 @@ def pad(call: Call) -> Value:
     return Value(value.role, dims, labels=labels, behind=value.behind)
 
 
-def _pad_label(
-    label: Tensor, amounts: list[int], grows: list[bool], shape: tuple[int, ...]
-) -> Tensor:
+def _pad_label(label: Tensor, amounts: list[int], grows: list[bool], shape: tuple[int, ...]) -> Tensor:
     """Padded channels have no node; padded places belong to the nodes of their channel."""
     ndim = label.dim()
     small = label
