@@ -18,6 +18,10 @@ TITLE = 0.62  # height of the title
 LARGEST = 30_000  # pixels of a side of a png
 
 
+class UnknownSuffix(ValueError):
+    """The name of a picture does not say which format to write."""
+
+
 class Canvas:
     """A drawing of the given size in inches, with room for a title above and a margin around."""
 
@@ -51,7 +55,7 @@ class Canvas:
 def check_suffix(path: str | Path) -> Path:
     path = Path(path)
     if path.suffix.lower() not in SUFFIXES:
-        raise ValueError(
+        raise UnknownSuffix(
             f"cannot draw to '{path}': the name must end in {', '.join(SUFFIXES)}, which says what to write."
         )
     return path

@@ -1,0 +1,34 @@
+"""The command line, `gmn`. Each command is a typed function in a file of its own."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from graph_metanetworks import __version__
+from graph_metanetworks.cli.trace import trace
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app.command()(trace)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"gmn {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def gmn(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Neural networks as graphs: trace any PyTorch network into its parameter graph."""
+
+
+def main() -> None:
+    app()

@@ -1,0 +1,31 @@
+"""Weights from a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from graph_metanetworks.errors import StateDictMismatch
+
+WRAPPERS = ("state_dict", "model_state_dict", "model")  # keys under which training scripts save weights
+
+
+def load_checkpoint(network: nn.Module, path: Path) -> dict[str, Tensor]:
+    """Load the weights into the network; returns its state dict."""
+    try:
+        saved = load_file(path) if path.suffix == ".safetensors" else _load_pickle(path)
+        network.load_state_dict(saved)
+    except Exception as error:
+        raise StateDictMismatch(f"'{path}' does not fit {type(network).__name__}: {error}") from error
+    return network.state_dict()
+
+
+def _load_pickle(path: Path) -> dict[str, Tensor]:
+    saved = torch.load(path, map_location="cpu", weights_only=True)
+    for key in WRAPPERS:
+        if isinstance(saved, dict) and isinstance(saved.get(key), dict):
+            return saved[key]
+    return saved

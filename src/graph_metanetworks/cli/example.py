@@ -1,0 +1,73 @@
+"""Example inputs, described on the command line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graph_metanetworks.cli.target import parse_literal
+from graph_metanetworks.errors import TraceError
+
+SHAPE = re.compile(r"(?P<sizes>\d+(x\d+)*)?(:(?P<dtype>\w+))?")
+DTYPES = {name: value for name, value in vars(torch).items() if isinstance(value, torch.dtype)}
+
+
+class UnclearExample(TraceError):
+    """The input is not given and cannot be guessed, or its description is not understood."""
+
+
+@dataclass(frozen=True)
+class Example:
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        named = [f"{name}={_describe(value)}" for name, value in self.kwargs.items()]
+        return ", ".join([*map(_describe, self.args), *named])
+
+
+def parse_example(specs: Iterable[str], *, high: int = 10) -> Example:
+    """Inputs from their descriptions; integers are drawn from 0 to `high - 1`.
+
+    >>> str(parse_example(["1x3", "mask=2x7:bool", "use_cache=False"]))
+    '1x3:float32, mask=2x7:bool, use_cache=False'
+    """
+    args, kwargs = [], {}
+    for spec in specs:
+        name, equals, value = spec.rpartition("=")
+        if not equals:
+            args.append(_draw(value, high))
+        elif name.isidentifier():
+            kwargs[name] = _draw(value, high) if SHAPE.fullmatch(value) else parse_literal(value)
+        else:
+            raise UnclearExample(f"--input {spec}: '{name}' cannot be the name of an argument.")
+    return Example(tuple(args), kwargs)
+
+
+def _draw(spec: str, high: int) -> Tensor:
+    match = SHAPE.fullmatch(spec)
+    if not match or not spec:
+        raise UnclearExample(
+            f"--input {spec} is no shape: write sizes with x between them, such as 1x3x32x32, and "
+            "a dtype after a colon, such as 2x7:int64."
+        )
+    dtype = DTYPES.get(match["dtype"] or "float32")
+    if dtype is None:
+        raise UnclearExample(
+            f"--input {spec}: torch has no dtype '{match['dtype']}'; try int64, float32 or bool."
+        )
+    shape = [int(size) for size in match["sizes"].split("x")] if match["sizes"] else []
+    if dtype.is_floating_point or dtype.is_complex:
+        return torch.randn(shape, dtype=dtype)
+    return torch.randint(0, 2 if dtype == torch.bool else high, shape).to(dtype)
+
+
+def _describe(value: Any) -> str:
+    if not isinstance(value, Tensor):
+        return repr(value)
+    return f"{'x'.join(map(str, value.shape))}:{str(value.dtype).removeprefix('torch.')}"

@@ -1,0 +1,26 @@
+"""What a user did wrong, as a message instead of a traceback."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import typer
+from rich.console import Console
+
+from graph_metanetworks.errors import TraceError
+from graph_metanetworks.plot.canvas import UnknownSuffix
+
+
+@contextmanager
+def friendly_errors(*, debug: bool) -> Iterator[None]:
+    """Print our own errors in red and exit with 1; with `debug`, let them through."""
+    try:
+        yield
+    except (TraceError, UnknownSuffix) as error:
+        if debug:
+            raise
+        console = Console(stderr=True, highlight=False)
+        console.print("error:", style="bold red", end=" ")
+        console.print(str(error), style="red", markup=False, soft_wrap=True)
+        raise typer.Exit(1) from None
