@@ -18,7 +18,7 @@ __all__ = ["Detail", "plot"]
 Detail = Literal["auto", "neurons", "groups", "layers"]
 
 MAX_NODES, MAX_EDGES = 150, 2500  # a picture of every neuron is readable up to here
-MAX_GROUPS = 18  # beyond, layers that repeat are drawn once
+MAX_GROUPS = 14  # beyond, layers that repeat are drawn once
 
 
 def plot(

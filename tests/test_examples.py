@@ -1,0 +1,90 @@
+"""The tour, on a reduced list: what it prints, the page it writes, and that it can fail."""
+
+import os
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+VISITED = ["MLP", "LSTM", "Residual network"]
+
+
+@pytest.fixture(scope="module")
+def tour(tmp_path_factory) -> tuple[str, Path]:
+    folder = tmp_path_factory.mktemp("tour")
+    chosen = [part for name in VISITED for part in ("--only", name)]
+    command = [sys.executable, "-W", "error::UserWarning", EXAMPLES / "tour.py", *chosen, "--out", folder]
+    env = os.environ | {"PYTHONPATH": str(EXAMPLES.parent / "src")}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
+    assert done.returncode == 0, done.stderr
+    return done.stdout, folder
+
+
+def test_every_network_passes_every_oracle(tour):
+    output, _ = tour
+    rows = {name: line for line in output.splitlines() for name in VISITED if line.strip().startswith(name)}
+    assert sorted(rows) == sorted(VISITED)
+    assert all(row.count("✓") == 5 for row in rows.values())
+    assert "index.html" in output.replace("\n", "")
+
+
+class Page(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.tags, self.links = [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.links += [value for name, value in attrs if name in ("href", "src", "xlink:href")]
+
+
+def test_the_page_is_self_contained(tour):
+    _, folder = tour
+    page = Page()
+    page.feed((folder / "index.html").read_text())
+    assert page.tags.count("svg") == page.tags.count("section") == len(VISITED)
+    assert all(link.startswith("#") for link in page.links), "the page reads another file"
+    assert not {"script", "link", "img"} & set(page.tags)
+
+
+def test_what_the_pictures_refer_to_is_there_once(tour):
+    _, folder = tour
+    text = (folder / "index.html").read_text()
+    for name in set(re.findall(r"url\(#(\w+)\)", text)) | set(re.findall(r'href="#([\w-]+)"', text)):
+        assert text.count(f'id="{name}"') == 1, name
+
+
+@pytest.fixture
+def tour_module(monkeypatch):
+    monkeypatch.syspath_prepend(EXAMPLES)
+    import tour as module
+
+    return module
+
+
+def test_a_broken_oracle_is_shown(tour_module, tmp_path, monkeypatch):
+    def refuse(graph, model, x):
+        raise AssertionError("<not covered>")
+
+    monkeypatch.setitem(tour_module.ORACLES, "covers", refuse)
+    with pytest.raises(SystemExit) as exit:
+        tour_module.tour(only=["MLP"], out=tmp_path)
+    assert exit.value.code == 1
+    page = (tmp_path / "index.html").read_text()
+    assert "✗ covers" in page and "&lt;not covered&gt;" in page and "✓ round trip" in page
+
+
+def test_an_unknown_stop_is_refused(tour_module, tmp_path):
+    with pytest.raises(Exception, match="is not on the tour: MLP"):
+        tour_module.tour(only=["Perceiver"], out=tmp_path)
+
+
+@pytest.mark.slow
+def test_the_whole_tour(tour_module, tmp_path):
+    with pytest.raises(SystemExit) as exit:
+        tour_module.tour(only=None, out=tmp_path)
+    assert exit.value.code == 0
