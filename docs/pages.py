@@ -1,7 +1,8 @@
-"""The Python code of the pages, and how to run it.
+"""The code and the commands of the pages, and how to run them.
 
-Blocks of one page run in order and share their names. A ```text block right after a ```python block is what the code
-must print. A block below the comment `<!-- not run: reason -->` is only shown.
+Blocks of one page run in order and share their names. A ```text block right after a ```python block is what
+the code must print. A block below the comment `<!-- not run: reason -->` is only shown. Lines `$ gmn ...`
+are commands.
 """
 
 from __future__ import annotations
@@ -37,6 +38,11 @@ def blocks(page: Path) -> list[Block]:
         for found in BLOCK.finditer(text)
         if not found["skip"]
     ]
+
+
+def commands(page: Path) -> list[str]:
+    """The arguments of every `$ gmn` that a page shows."""
+    return re.findall(r"^\$ gmn (.*)$", page.read_text(), re.MULTILINE)
 
 
 def run(page: Path, folder: Path) -> None:

@@ -1,0 +1,85 @@
+"""The README and the pages of docs/ are true: their code runs, and they mention all that there is."""
+
+import re
+import runpy
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from graph_metanetworks.cli import app
+from menagerie import HANDWRITTEN, MENAGERIE
+from traced import traced
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+CODE = runpy.run_path(str(ROOT / "docs" / "pages.py"))
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if CODE["blocks"](p)], ids=lambda page: page.name)
+def test_code_runs(page: Path, tmp_path: Path) -> None:
+    (tmp_path / "images").mkdir()
+    CODE["run"](page, tmp_path)
+
+
+NETWORKS = """
+from torch import nn
+
+def classifier(width):
+    pooled = nn.AdaptiveAvgPool2d(1), nn.Flatten()
+    return nn.Sequential(nn.Conv2d(3, width, 3), nn.ReLU(), *pooled, nn.Linear(width, 10))
+"""
+
+
+@pytest.mark.parametrize("command", [c for page in PAGES for c in CODE["commands"](page)])
+def test_commands_run(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "networks.py").write_text(NETWORKS)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    result = CliRunner().invoke(app, shlex.split(command))
+    assert result.exit_code == 0, result.output
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    """Links to files and pictures of the repository; those to other places are not followed."""
+    for target in re.findall(r"\]\(([^)#\s]+)", page.read_text()):
+        if "://" not in target:
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_every_picture_is_shown() -> None:
+    text = "".join(page.read_text() for page in PAGES)
+    unused = [i.name for i in (ROOT / "docs" / "images").iterdir() if f"images/{i.name}" not in text]
+    assert not unused
+
+
+def test_every_source_file_is_in_the_architecture() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    package = ROOT / "src" / "graph_metanetworks"
+    missing = [
+        str(file.relative_to(package))
+        for file in package.rglob("*.py")
+        if file.name != "__init__.py" and not re.search(rf"^\s*{re.escape(file.name)}\s", text, re.MULTILINE)
+    ]
+    assert not missing, f"docs/architecture.md does not list {', '.join(missing)}"
+
+
+def test_every_kind_is_explained() -> None:
+    text = (ROOT / "docs" / "parameter-graph.md").read_text()
+    graphs = [traced(entry.name).graph for entry in HANDWRITTEN if entry.family != "convolution"]
+    kinds = {kind for graph in graphs for kind in (*graph.node_kinds, *graph.edge_kinds)}
+    unexplained = sorted(kind for kind in kinds if f"`{kind}`" not in text)
+    assert not unexplained, f"docs/parameter-graph.md does not explain {', '.join(unexplained)}"
+
+
+def test_the_readme_counts_the_menagerie() -> None:
+    text = (ROOT / "README.md").read_text()
+    counted = {
+        family: int(number) for family, number in re.findall(r"^\| `(\w+)` \| (\d+) \|", text, re.MULTILINE)
+    }
+    families = [entry.family for entry in MENAGERIE]
+    assert counted == {family: families.count(family) for family in families}
+    assert f"{len(MENAGERIE)} architectures" in text
