@@ -121,6 +121,7 @@ class Interpreter:
     def value(self, ref: TensorRef) -> Value:
         if ref.key not in self.values:
             self.set(ref, self._constant(ref))
+        self.values[ref.key] = self._memory.read(ref, self.values[ref.key])
         return self.values[ref.key]
 
     def set(self, ref: TensorRef, value: Value) -> None:
@@ -128,7 +129,7 @@ class Interpreter:
         if lengths != ref.shape:
             raise AssertionError(f"a rule gave {lengths} for a tensor of shape {ref.shape}")
         self.values[ref.key] = value
-        self._memory.add(ref)
+        self._memory.up_to_date(ref)
         self.seen(value.dims, activation=value.is_activation)
 
     def seen(self, dims: list[Dim], *, activation: bool = False) -> None:
@@ -244,7 +245,7 @@ class Interpreter:
         unify_dims(list(zip(old.dims, dims, strict=True)), "in-place write")
         make_specific(dims)
         self.set(ref, replace(value, dims=dims))
-        self._memory.share(ref, old, self.values)
+        self._memory.write(ref, old, self.values[ref.key])
 
     def _unknown(self, call: Call) -> list[Value]:
         inputs = [call.value(ref) for ref in call.tensors]

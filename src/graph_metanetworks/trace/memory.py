@@ -12,7 +12,7 @@ from torch import Tensor
 
 from graph_metanetworks.elements import Elements
 from graph_metanetworks.trace import binding, wiring
-from graph_metanetworks.trace.labels import NOTHING, canonical
+from graph_metanetworks.trace.labels import NOTHING, canonical, compact, pattern
 from graph_metanetworks.trace.tape import TensorRef
 from graph_metanetworks.trace.value import Role, Value
 
@@ -21,31 +21,39 @@ if TYPE_CHECKING:
 
 
 class Memory:
-    """Which tensors lie in which storage."""
+    """The writes into each storage, in order; a tensor learns of those it has missed when it is read."""
 
     def __init__(self):
-        self._tensors: dict[int, dict[int, TensorRef]] = defaultdict(dict)
+        self._writes: dict[int, list[tuple[TensorRef, Value]]] = defaultdict(list)
+        self._known: dict[int, int] = {}  # how many writes of its storage a tensor has seen
 
-    def add(self, ref: TensorRef) -> None:
-        self._tensors[ref.storage].setdefault(ref.key, ref)
+    def up_to_date(self, ref: TensorRef) -> None:
+        """The tensor was just made or written."""
+        self._known[ref.key] = len(self._writes[ref.storage])
 
-    def share(self, written: TensorRef, old: Value, values: dict[int, Value]) -> None:
-        """After a write, give the new nodes to every other view of the same memory."""
-        new = values[written.key]
-        unchanged = len(old.labels) == len(new.labels) and all(
-            a is b for a, b in zip(old.labels, new.labels, strict=True)
-        )
-        if unchanged and old.role == new.role:
-            return
-        for key, other in self._tensors[written.storage].items():
-            if key == written.key or key not in values:
+    def write(self, ref: TensorRef, old: Value, new: Value) -> None:
+        if old.role != new.role or not _same_labels(old.labels, new.labels):
+            self._writes[ref.storage].append((ref, new))
+        self.up_to_date(ref)
+
+    def read(self, ref: TensorRef, value: Value) -> Value:
+        """The value of a tensor after the writes that it has missed."""
+        for written, new in self._writes[ref.storage][self._known[ref.key] :]:
+            if _layout(ref) == _layout(written):
+                value = replace(new, dims=value.dims)
                 continue
-            if _layout(other) == _layout(written):
-                values[key] = replace(new, dims=values[key].dims)
-                continue
-            place = _common_places(written, other)
+            place = _common_places(written, ref)
             if place is not None:
-                values[key] = _seen_through(values[key], new, other, place)
+                value = _seen_through(value, new, ref, place)
+        self.up_to_date(ref)
+        return value
+
+
+def _same_labels(first: list[Tensor], second: list[Tensor]) -> bool:
+    return len(first) == len(second) and all(
+        pattern(a) == pattern(b) and torch.equal(compact(a, pattern(a)), compact(b, pattern(b)))
+        for a, b in zip(first, second, strict=True)
+    )
 
 
 def _layout(ref: TensorRef) -> tuple:
