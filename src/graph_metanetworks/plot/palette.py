@@ -47,7 +47,7 @@ _EDGES = {
 }
 _LAST_WORDS = {
     "bias": "#f0a43a",
-    "scale": "#8b5fbf",
+    "scale": "#9a5b3c",
     "shift": "#d977b4",
     "mean": "#3fa7d6",
     "variance": "#a3b13c",
