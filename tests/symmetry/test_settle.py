@@ -1,0 +1,80 @@
+"""Dependences between axes that some tensor contradicts are given up."""
+
+from math import log
+
+import pytest
+
+from graph_metanetworks.symmetry.axes import Axis, cut, free, narrow, parents, unify
+from graph_metanetworks.symmetry.settle import settle
+from symmetry.algebra import Algebra
+
+
+def test_a_dependence_that_every_tensor_can_express_is_kept() -> None:
+    dim = free(12)
+    outer, inner = cut(dim, 3)
+    settle([[dim], [outer, inner], [inner, outer]])
+    assert parents(inner[0]) == set(outer)
+
+
+def test_a_tensor_without_the_parent_contradicts() -> None:
+    dim = free(12)
+    outer, inner = cut(dim, 3)
+    settle([[dim], [inner]])
+    assert not parents(inner[0])
+    assert parents(outer[0]) == set()
+
+
+def test_a_tensor_with_the_parent_twice_contradicts() -> None:
+    dim = free(12)
+    outer, inner = cut(dim, 3)
+    settle([[outer, inner], [outer, outer, inner]])
+    assert not parents(inner[0])
+
+
+def test_a_chain_is_given_up_from_the_bottom() -> None:
+    """Of a x b x c, a tensor that lacks b leaves c dependent on a alone."""
+    dim = free(24)
+    a, rest = cut(dim, 2)
+    b, c = cut(rest, 3)
+    settle([[a, b, c], [a, c]])
+    assert parents(c[0]) == set(a)
+    assert parents(b[0]) == set(a)
+
+
+def test_axes_that_depend_on_each_other() -> None:
+    """Two square views, one transposed, would make each depend on the other."""
+    first, second = Axis(4), Axis(4)
+    first.depends, second.depends = frozenset({second}), frozenset({first})
+    settle([[[first], [second]]])
+    assert not (parents(first) and parents(second))
+
+
+def test_a_parent_that_was_sliced_becomes_cases() -> None:
+    """The dimensions of the first head are free of those of the others."""
+    dim = free(12)
+    outer, inner = cut(dim, 3)
+    first = narrow([outer, inner], 0, 0, 1)
+    settle([[outer, inner], first])
+    algebra = Algebra()
+    x = algebra.reshape(algebra.new(12), (3, 4))
+    algebra.narrow(x, 0, 0, 1)
+    assert algebra.log_order == pytest.approx(log(2) + 3 * log(24))  # the other two heads, all dimensions
+
+
+def test_settling_twice_changes_nothing() -> None:
+    algebra = Algebra()
+    x = algebra.reshape(algebra.new(12), (3, 4))
+    algebra.sum(algebra.narrow(x, 0, 1, 2), 0)
+    once = algebra.log_order
+    assert algebra.log_order == once
+
+
+def test_unified_heads_of_two_tensors() -> None:
+    """Scores need equal heads and equal dimensions, head by head."""
+    query, key = free(12), free(12)
+    heads = [cut(dim, 3) for dim in (query, key)]
+    unify(heads[0][0], heads[1][0], "scores")
+    unify(heads[0][1], heads[1][1], "scores")
+    settle([[query], [key], *[list(pair) for pair in heads]])
+    (dimension,) = heads[0][1]
+    assert {a.size for a in parents(dimension)} == {3}
