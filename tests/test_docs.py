@@ -18,10 +18,24 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").g
 CODE = runpy.run_path(str(ROOT / "docs" / "pages.py"))
 
 
+IMAGES = ROOT / "docs" / "images"
+
+
 @pytest.mark.parametrize("page", [p for p in PAGES if CODE["blocks"](p)], ids=lambda page: page.name)
 def test_code_runs(page: Path, tmp_path: Path) -> None:
+    """And draws the pictures that are shown: the names and the numbers in them are the same."""
     (tmp_path / "images").mkdir()
     CODE["run"](page, tmp_path)
+    drawn = {IMAGES / picture.name: picture for picture in (tmp_path / "images").iterdir()}
+    if page.name == "README.md":
+        drawn[IMAGES / "quick-start.svg"] = tmp_path / "graph.svg"
+    for shown, picture in drawn.items():
+        assert words(shown) == words(picture), f"{shown.name} is out of date: run docs/make_images.py"
+
+
+def words(picture: Path) -> list[str]:
+    texts = re.findall(r"<text.*?</text>", picture.read_text(), re.DOTALL)
+    return [word for text in texts for word in re.sub("<[^>]+>", " ", text).split()]
 
 
 NETWORKS = """
@@ -52,7 +66,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 def test_every_picture_is_shown() -> None:
     text = "".join(page.read_text() for page in PAGES)
-    unused = [i.name for i in (ROOT / "docs" / "images").iterdir() if f"images/{i.name}" not in text]
+    unused = [i.name for i in IMAGES.iterdir() if f"images/{i.name}" not in text]
     assert not unused
 
 
