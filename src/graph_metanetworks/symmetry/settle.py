@@ -84,10 +84,10 @@ def _repair(axes: Dim) -> bool:
 
 
 def _repair_variable(axis: Axis, count: Counter[Axis]) -> bool:
-    for parent in parents(axis):
-        if count[parent] != 1:
-            axis.depends = frozenset(parents(axis) - {parent})
-            return True
+    kept = {parent for parent in parents(axis) if count[parent] == 1}
+    if kept != parents(axis):
+        axis.depends = frozenset(kept)
+        return True
     for parent in parents(axis):
         if parent.pinned or not isinstance(parent.form, Concat | Cases):
             continue

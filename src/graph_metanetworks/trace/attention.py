@@ -10,8 +10,8 @@ from torch import Tensor
 
 from graph_metanetworks.elements import Elements
 from graph_metanetworks.graph import EdgeBlock
-from graph_metanetworks.symmetry.axes import Dim, pin, unify
-from graph_metanetworks.trace.builder import Attention, Builder, Edges
+from graph_metanetworks.symmetry.axes import Dim, fixed, part_of, pin, unify
+from graph_metanetworks.trace.builder import Attention, Builder, Nodes
 from graph_metanetworks.trace.labels import compact, pattern
 
 DUTIES = ("", "query", "key", "value", "output")
@@ -58,54 +58,45 @@ def share_middle(builder: Builder) -> list[str]:
     notes = []
     merged = torch.arange(builder.num_nodes, device="cpu")
     for attention in builder.attentions:
-        middle = _aligned(builder, attention)
-        if middle is None:
+        context = _context_of(builder, attention)
+        others = _aligned(builder, attention, context) if context else None
+        if context is None or others is None:
             notes.append(
                 f"attention in '{attention.heads.name}': queries, keys and values differ in number, so "
                 "they keep nodes of their own"
             )
             continue
-        first, *others = middle
-        for nodes, dim in others:
-            unify(dim, first[1], "shared attention nodes")
-            merged[nodes] = first[0]
+        unify(attention.scores.dim, context.dim, "shared attention nodes")
+        for nodes in others:
+            merged[nodes] = torch.arange(context.start, context.start + context.size, device="cpu")
     _merge_nodes(builder, merged)
     return notes
 
 
-def _aligned(builder: Builder, attention: Attention) -> list[tuple[Tensor, Dim]] | None:
-    """Results, values, scores, queries and keys of one attention, in the same order, with their axes."""
+def _context_of(builder: Builder, attention: Attention) -> Nodes | None:
+    """The nodes of an attention's result, if there is one result."""
+    if len(attention.values) != 1:
+        return None
+    value = int(attention.values[0].reshape(-1)[0])
+    found = [
+        builder.group_of(int(edges.target[0]))
+        for edges in builder.edges
+        if edges.kind == "value" and edges.view is None and bool((edges.source == value).any())
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def _aligned(builder: Builder, attention: Attention, context: Nodes) -> list[Tensor] | None:
+    """Scores, queries, keys and values in the order of the attention's result; None if they do not match."""
     scores = attention.scores
-    contexts = [e for e in builder.edges if e.kind == "value" and _meets(builder, e, attention)]
-    if len(contexts) != 1:
-        return None
-    context = builder.group_of(int(contexts[0].target[0]))
-    if context.size != scores.size:
-        return None
-    aligned = [
-        (torch.arange(group.start, group.start + group.size, device="cpu"), list(group.dim))
-        for group in (context, scores)
-    ]
-    incoming = [contexts[0]] + [
-        e
-        for e in builder.edges
-        if e.kind in ("query", "key") and builder.group_of(int(e.target[0])) is scores
-    ]
-    for edges in incoming:
-        nodes = edges.source[edges.target.argsort()]
-        groups = builder.groups_in(nodes)
-        one_to_one = nodes.numel() == scores.size == nodes.unique().numel()
-        if not one_to_one or len(groups) != 1 or groups[0].size != scores.size:
-            return None
-        aligned.append((nodes, list(groups[0].dim)))
-    return aligned if len(aligned) == 5 else None
-
-
-def _meets(builder: Builder, edges: Edges, attention: Attention) -> bool:
-    return (
-        any(bool((edges.source == values.reshape(-1)[0]).any()) for values in attention.values)
-        and edges.view is None
-    )
+    aligned = [torch.arange(scores.start, scores.start + scores.size, device="cpu")]
+    for edges in builder.edges:
+        if edges.view is not None or edges.kind not in ("query", "key", "value"):
+            continue
+        if builder.group_of(int(edges.target[0])) in (scores, context):
+            aligned.append(edges.source[edges.target.argsort()])
+    one_to_one = all(nodes.numel() == context.size == nodes.unique().numel() for nodes in aligned)
+    return aligned if one_to_one and len(aligned) == 4 else None
 
 
 def _merge_nodes(builder: Builder, merged: Tensor) -> Tensor:
@@ -117,16 +108,15 @@ def _merge_nodes(builder: Builder, merged: Tensor) -> Tensor:
     groups = []
     for group in builder.groups:
         own = kept[(kept >= group.start) & (kept < group.start + group.size)]
-        if own.numel():
-            group.dim = group.dim if own.numel() == group.size else []
-            group.start, group.size = int(number[own[0]]), int(own.numel())
-            groups.append(group)
-    structural = []
+        if not own.numel():
+            continue
+        if own.numel() < group.size:
+            group.dim = _remaining_axes(group, own)
+        group.start, group.size = int(number[own[0]]), int(own.numel())
+        groups.append(group)
     for edges in builder.edges:
         edges.source, edges.target = final[edges.source], final[edges.target]
-        if edges.view is None:
-            structural.append(edges)
-    _drop_loops(builder, structural)
+    _drop_loops(builder)
     for attention in builder.attentions:
         attention.queries, attention.keys = final[attention.queries], final[attention.keys]
         attention.values = [final[values] for values in attention.values]
@@ -137,16 +127,28 @@ def _merge_nodes(builder: Builder, merged: Tensor) -> Tensor:
     return kept
 
 
-def _drop_loops(builder: Builder, structural: list[Edges]) -> None:
+def _remaining_axes(group: Nodes, own: Tensor) -> Dim:
+    """The axes of a group of which only some nodes remain."""
+    first, last = int(own[0]), int(own[-1])
+    if last - first + 1 != own.numel():
+        pin(group.dim, "nodes merged with others")
+        return fixed(own.numel())
+    return part_of(group.dim, first - group.start, own.numel())
+
+
+def _drop_loops(builder: Builder) -> None:
     """Merging can turn structural edges into loops, doubles, or a way from nodes to their head and back."""
-    seen: set[tuple] = set()
+    seen: set[tuple[str, bytes]] = set()
     gone = set()
-    for edges in reversed(structural):
-        both = torch.stack([edges.source, edges.target]).unique(dim=1)
-        both = both[:, both[0] != both[1]]
+    for edges in reversed(builder.edges):
+        if edges.view is not None:
+            continue
+        both = torch.stack([edges.source, edges.target])
+        both = both[:, both[0] != both[1]].unique(dim=1)
         edges.source, edges.target = both[0], both[1]
-        forth = (edges.kind, *both.reshape(-1).tolist()[:2], both.size(1))
-        back = (edges.kind, *both.flip(0).reshape(-1).tolist()[:2], both.size(1))
+        forth, back = (
+            (edges.kind, ends.unique(dim=1).numpy().tobytes()) for ends in (both, both.flip(0))
+        )
         if not both.size(1) or forth in seen or back in seen:
             gone.add(id(edges))
         seen.add(forth)

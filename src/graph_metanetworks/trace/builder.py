@@ -147,7 +147,7 @@ class Builder:
         if last - first <= 1:
             return self.groups[first : last + 1]
         starts = torch.tensor(self._starts[first : last + 1], device="cpu")
-        found = torch.bucketize(label.reshape(-1), starts, right=True).unique() - 1
+        found = torch.bucketize(label.reshape(-1).contiguous(), starts, right=True).unique() - 1
         return [self.groups[first + int(i)] for i in found]
 
     def depths(self, *labels: Tensor) -> tuple[int, int]:

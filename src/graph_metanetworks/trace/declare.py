@@ -152,7 +152,7 @@ class _Axes:
                 self.dims[name] = concatenate(parts)
             else:
                 self.dims[name] = free(self.length(name), name)
-        return self.dims[name] if name[0].islower() else fixed(self.length(name))
+        return self.dims[name]
 
 
 def _words(spec: str, shape: Sequence[int]) -> list[list[str]]:

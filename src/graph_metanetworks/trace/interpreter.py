@@ -159,7 +159,10 @@ class Interpreter:
     def add_parameter(self, ref: TensorRef, name: str, original: Tensor) -> None:
         self._state[id(original)] = ref
         self._parameters[name] = ref
-        dims = [free(length, name) for length in ref.shape]
+        dims: list[Dim] = []
+        for length in ref.shape:  # each expert, each head may permute its own dimensions, until shown otherwise
+            outer = [axis for dim in dims for axis in dim]
+            dims.append([Axis(length, depends=outer, reason=name)] if length > 1 else [])
         views = [View.whole(name, ref.shape)] if 0 not in ref.shape else []
         self.set(ref, Value(Role.WEIGHT, dims, views=views))
 

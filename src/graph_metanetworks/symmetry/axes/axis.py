@@ -20,12 +20,19 @@ class Product:
 
 
 class Concat:
-    """The axis is the concatenation of `parts`, each a (length, dimension) pair."""
+    """The axis is the concatenation of `parts`, each a (length, dimension) pair.
 
-    __slots__ = ("parts",)
+    `ranges` remembers the dimension of each longer range, by (start, length): what depends on it must find the
+    same axis again.
+    """
 
-    def __init__(self, parts: list[tuple[int, Dim]]):
+    __slots__ = ("parts", "ranges")
+
+    def __init__(
+        self, parts: list[tuple[int, Dim]], ranges: dict[tuple[int, int], Dim] | None = None
+    ):
         self.parts = parts
+        self.ranges = ranges or {}
 
 
 class Cases:

@@ -108,12 +108,15 @@ def split_concat(axis: Axis, cuts: Iterable[int]) -> None:
         axis.form = Concat([(b - a, _like(axis, b - a)) for a, b in pairwise(bounds)])
         return
     parts, offset = [], 0
+    ranges = dict(axis.form.ranges) if isinstance(axis.form, Concat) else {}
     for length, part in old:
         inner = sorted(c - offset for c in cuts if offset < c < offset + length)
+        if inner:
+            ranges[offset, length] = part
         for start, stop in pairwise([0, *inner, length]):
             parts.append((stop - start, part_of(part, start, stop - start)))
         offset += length
-    axis.form = Concat(parts)
+    axis.form = Concat(parts, ranges)
 
 
 def _like(axis: Axis, length: int) -> Dim:
@@ -173,7 +176,11 @@ def _range(axis: Axis, start: int, length: int) -> Dim:
     if axis.pinned:
         return fixed(length, axis.reason)
     split_concat(axis, {start, start + length})
-    return _join(_covering(parts_of(find(axis)), start, length))
+    form = find(axis).form
+    assert isinstance(form, Concat)
+    if (start, length) not in form.ranges:
+        form.ranges[start, length] = _join(_covering(form.parts, start, length))
+    return form.ranges[start, length]
 
 
 def _covering(parts: Sequence[tuple[int, Dim]], start: int, length: int) -> list[tuple[int, Dim]]:

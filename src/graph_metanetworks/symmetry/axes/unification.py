@@ -38,7 +38,7 @@ def unify(first: Iterable[Axis], second: Iterable[Axis], reason: str) -> None:
 
 
 def unify_dims(columns: Iterable[Sequence[Dim]], reason: str) -> None:
-    """Unify each column of dimensions; independent ones first, for dependent ones to find the same parents."""
+    """Unify each column of dimensions; independent ones first, so that the others find the same parents."""
 
     def dependent(column: Sequence[Dim]) -> bool:
         return any(parents(axis) for dim in column for axis in leaves(dim) if not axis.form)
