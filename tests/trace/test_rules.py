@@ -1,0 +1,60 @@
+"""Every rule is used by some network, and every network keeps every oracle."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+import pytest
+import torch
+from torch import nn
+
+import graph_metanetworks as gmn
+from graph_metanetworks import testing
+from graph_metanetworks.trace.registry import RULES, functional_name
+from graph_metanetworks.trace.tape import Tape
+from menagerie import HANDWRITTEN
+from operations import OPERATIONS
+
+
+@contextmanager
+def noting(names: set[str]) -> Iterator[None]:
+    """Collect the names of the operations that tapes record."""
+    record = Tape._record
+
+    def noted(self: Tape, func: Any, *args: Any) -> None:
+        if not isinstance(func, nn.Module):
+            names.add(functional_name(func))
+        record(self, func, *args)
+
+    with mock.patch.object(Tape, "_record", noted):
+        yield
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_operation(name: str) -> None:
+    case, seen = OPERATIONS[name], set[str]()
+    model = case.network()
+    with noting(seen):
+        gmn.trace(model, case.example())
+    assert f"aten::{name.removesuffix(' of two')}" in seen or name.endswith(" of two")
+    graph = testing.assert_all(model, case.example())
+    if case.free is not None:
+        assert sorted(v.size for v in graph.symmetry.variables) == sorted(map(int, case.free.split()))
+
+
+def test_every_rule_is_used() -> None:
+    """A rule that no network needs is a rule that no oracle has checked."""
+    used: set[str] = set()
+    with noting(used):
+        for architecture in HANDWRITTEN:
+            model, args, kwargs = architecture.make()
+            gmn.Tracer(**architecture.tracer).trace(model, *args, **kwargs)  # type: ignore[arg-type]
+    used |= {f"aten::{name}" for name in OPERATIONS}
+    assert not sorted(set(RULES) - used)
+
+
+def test_every_rule_is_for_an_operation_that_exists() -> None:
+    for name in RULES:
+        namespace, operation = name.split("::")
+        assert hasattr(getattr(torch.ops, namespace), operation), name
