@@ -26,7 +26,7 @@ from graph_metanetworks.plot.routes import BOX, TALL, Router
 from traced import BY_NAME, traced
 
 SMALL = ["mlp-relu", "cnn-2d-batch-norm", "lstm", "multihead-self-attention", "deep-sets", "grid-triplane"]
-LARGE = ["hf-bert-masked-lm", "hf-t5", "hf-resnet-bottleneck", "u-net-transposed", "transformer", "hf-llama"]
+LARGE = ["hf-bert-masked-lm", "hf-t5", "hf-resnet-bottleneck", "u-net-transposed", "transformer", "gin"]
 
 
 def mlp(*widths: int) -> nn.Sequential:

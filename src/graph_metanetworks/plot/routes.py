@@ -16,7 +16,7 @@ STACK = TALL + 0.2  # from one box to the next in a column
 LANE = 0.085  # between parallel lines in a channel
 PORT = 0.1  # between arrows that leave or enter the same side of a box
 CORNER = 0.06  # radius
-SIDE = 0.45  # room left and right of all boxes for arrows from row to row
+SIDE = 0.45  # room left and right of all boxes for arrows that do not go straight
 
 Point = tuple[float, float]
 
@@ -47,13 +47,14 @@ class Router:
         self.horizontal = [Lanes() for _ in range(self.rows + 1)]
         self.vertical: dict[int, int] = defaultdict(int)
         self.lanes = {i: self._lane(arrow) for i, arrow in enumerate(arrows) if not self._is_direct(arrow)}
+        self.side = SIDE if self.lanes else 0.0
         self.middle = self._row_heights()
         self.ports = self._ports()
 
     @property
     def width(self) -> float:
         columns = (1 + max(place.column for place in self.places)) * (BOX + GAP) - GAP
-        return columns + (2 * SIDE if self.rows > 1 else 0)
+        return columns + 2 * self.side
 
     @property
     def height(self) -> float:
@@ -62,8 +63,7 @@ class Router:
     def box(self, number: int) -> Point:
         """The centre of a box."""
         place = self.places[number]
-        side = SIDE if self.rows > 1 else 0
-        return side + place.column * (BOX + GAP) + BOX / 2, self.middle[place.row] + place.slot * STACK
+        return self.side + place.column * (BOX + GAP) + BOX / 2, self.middle[place.row] + place.slot * STACK
 
     def path(self, number: int) -> Path:
         arrow = self.arrows[number]
