@@ -1,21 +1,12 @@
-"""Attention as seen in the finished graph: queries, keys, values and outputs; the paper's variants."""
+"""Attention in the finished graph: which products are attention, and the paper's variants of drawing it."""
 
 from __future__ import annotations
-
-from dataclasses import replace
-from itertools import pairwise
 
 import torch
 from torch import Tensor
 
-from graph_metanetworks.elements import Elements
-from graph_metanetworks.graph import EdgeBlock
 from graph_metanetworks.symmetry.axes import Dim, fixed, part_of, pin, unify
 from graph_metanetworks.trace.builder import Attention, Builder, Nodes
-from graph_metanetworks.trace.labels import compact, pattern
-
-DUTIES = ("", "query", "key", "value", "output")
-MOST_PARTS = 64  # a packed weight that would fall into more parts keeps one kind
 
 
 def forget_other_products(builder: Builder) -> None:
@@ -146,146 +137,8 @@ def _drop_loops(builder: Builder) -> None:
         both = torch.stack([edges.source, edges.target])
         both = both[:, both[0] != both[1]].unique(dim=1)
         edges.source, edges.target = both[0], both[1]
-        forth, back = (
-            (edges.kind, ends.unique(dim=1).numpy().tobytes()) for ends in (both, both.flip(0))
-        )
+        forth, back = ((edges.kind, ends.unique(dim=1).numpy().tobytes()) for ends in (both, both.flip(0)))
         if not both.size(1) or forth in seen or back in seen:
             gone.add(id(edges))
         seen.add(forth)
     builder.edges = [edges for edges in builder.edges if id(edges) not in gone]
-
-
-# ------------------------------------------------------------------ kinds of edges
-
-
-def duty_of_nodes(builder: Builder) -> Tensor:
-    """For each node whether it is a query, key or value, as an index into DUTIES. [N]"""
-    duty = torch.zeros(builder.num_nodes, dtype=torch.int8, device="cpu")
-    for attention in builder.attentions:
-        labels = [("query", attention.queries), ("key", attention.keys)]
-        for name, label in labels + [("value", values) for values in attention.values]:
-            nodes = compact(label, pattern(label)).reshape(-1)
-            nodes = nodes[nodes >= 0]
-            free = nodes[duty[nodes] == 0]
-            duty[free] = DUTIES.index(name)
-    _spread_back(builder, duty)
-    return duty
-
-
-def _spread_back(builder: Builder, duty: Tensor) -> None:
-    """Nodes that feed nothing but queries (before a rotation or a norm, say) are queries too."""
-    feeds_weights = torch.zeros(builder.num_nodes, dtype=torch.bool, device="cpu")
-    structural = []
-    for edges in builder.edges:
-        if edges.view is not None:
-            feeds_weights[compact(edges.source, pattern(edges.source)).reshape(-1)] = True
-        elif edges.kind in ("residual", "share", "product"):
-            structural.append(edges)
-    if not structural:
-        return
-    source = torch.cat([e.source for e in structural])
-    target = torch.cat([e.target for e in structural])
-    for _ in range(3):
-        low = torch.full_like(duty, len(DUTIES)).scatter_reduce_(0, source, duty[target], "amin")
-        high = torch.zeros_like(duty).scatter_reduce_(0, source, duty[target], "amax")
-        found = (low == high) & (high > 0) & (duty == 0) & ~feeds_weights
-        if not bool(found.any()):
-            return
-        duty[found] = high[found]
-
-
-def name_attention_edges(blocks: list[EdgeBlock], builder: Builder, duty: Tensor) -> list[EdgeBlock]:
-    """Give projections of queries, keys, values and outputs kinds of their own; split packed ones."""
-    context = torch.zeros(builder.num_nodes, dtype=torch.bool, device="cpu")
-    for group in builder.groups:
-        if group.kind == "context":
-            context[group.start : group.start + group.size] = True
-    for block in blocks:
-        if block.kind == "linear weight" and bool(context[block.source].all()):
-            nodes = block.target.reshape(-1)
-            duty[nodes[duty[nodes] == 0]] = DUTIES.index("output")
-    named = []
-    for block in blocks:
-        named += _by_duty(block, duty) if block.kind.startswith("linear ") else [block]
-    return named
-
-
-def _by_duty(block: EdgeBlock, duty: Tensor) -> list[EdgeBlock]:
-    along = pattern(block.target)
-    duties = duty[block.target]
-    values = duties.unique()
-    if values.numel() == 1:
-        return [_named(block, int(values[0]))]
-    if len(along) != 1 or block.elements is None or block.elements.listed is not None:
-        return [block]
-    (dim,) = along
-    line = duties.reshape(-1)
-    starts = [0, *(int(i) + 1 for i in (line[1:] != line[:-1]).nonzero()), line.numel()]
-    period = _period(starts, line)
-    if period:
-        wide = _reshaped(block, dim, period)
-        return [_named(_narrowed(wide, dim + 1, a, b), int(line[a])) for a, b in pairwise(period)]
-    if len(starts) - 1 > MOST_PARTS:
-        return [block]
-    return [_named(_narrowed(block, dim, a, b), int(line[a])) for a, b in pairwise(starts)]
-
-
-def _period(starts: list[int], line: Tensor) -> list[int]:
-    """Boundaries within one round if duties repeat in equal rounds (q, k, v packed per head)."""
-    for parts in (2, 3):
-        if len(starts) - 1 > parts and (len(starts) - 1) % parts == 0:
-            length = starts[parts]
-            rounds = line.numel() // length
-            if length * rounds == line.numel() and bool((line.view(rounds, length) == line[:length]).all()):
-                return starts[: parts + 1]
-    return []
-
-
-def _reshaped(block: EdgeBlock, dim: int, period: list[int]) -> EdgeBlock:
-    assert block.elements is not None
-    length = period[-1]
-    cut = (block.shape[dim] // length, length)
-    shape = (*block.shape[:dim], *cut, *block.shape[dim + 1 :])
-    stride = block.elements.strides[dim]
-    strides = (
-        *block.elements.strides[:dim],
-        stride * length,
-        stride,
-        *block.elements.strides[dim + 1 :],
-    )
-
-    def reshape(end: Tensor) -> Tensor:
-        inner = cut if end.size(dim) > 1 else (1, 1)
-        return end.reshape(*end.shape[:dim], *inner, *end.shape[dim + 1 :])
-
-    return replace(
-        block,
-        shape=shape,
-        source=reshape(block.source),
-        target=reshape(block.target),
-        elements=Elements(shape, block.elements.offset, strides),
-        positions=tuple(p + (p > dim) for p in block.positions),
-    )
-
-
-def _narrowed(block: EdgeBlock, dim: int, start: int, stop: int) -> EdgeBlock:
-    assert block.elements is not None
-    shape = tuple(stop - start if d == dim else n for d, n in enumerate(block.shape))
-    offset = block.elements.offset + start * block.elements.strides[dim]
-
-    def narrow(end: Tensor) -> Tensor:
-        return end.narrow(dim, start, stop - start) if end.size(dim) > 1 else end
-
-    return replace(
-        block,
-        shape=shape,
-        source=narrow(block.source),
-        target=narrow(block.target),
-        elements=Elements(shape, offset, block.elements.strides),
-    )
-
-
-def _named(block: EdgeBlock, duty: int) -> EdgeBlock:
-    if not duty:
-        return block
-    return replace(block, kind=block.kind.replace("linear", DUTIES[duty]))

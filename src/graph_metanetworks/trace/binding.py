@@ -79,7 +79,13 @@ def _bind_view(trace: Interpreter, kind: str, view: View, value: Value, shape: t
         builder.bare.discard(group.start)
     if "norm" in kind:  # a norm layer has one node for its scale; places are parallel edges
         sites = set()
-    source = source_nodes(trace, kind, shape, dims, sites, builder.depths(target)[1])
+    depth = builder.depths(target)[1]
+    if sites and view.label.device.type != "meta":  # repeated rows (of a batch) are one site
+        rows = [compact(view.label, sites)]
+        source = builder.label_like(kind, trace.path, shape, dims, rows, max(0, depth - 1))
+        builder.groups[-1].indexed = True
+    else:
+        source = source_nodes(trace, kind, shape, dims, sites, depth)
     builder.attach(kind, view, dims, source, target, trace.path, sites)
 
 

@@ -260,9 +260,7 @@ class _Use:
         if target is None:
             target = builder.node("parameter", self.path, 1).view([1] * len(shape))
         if source is None:
-            sites = {
-                d for d, word in enumerate(flat) if word[0].isupper() and shape[d] > 1 and target.size(d) == 1
-            }
+            sites = {d for d, word in enumerate(flat) if word[0].isupper() and shape[d] > 1}
             kind = kind or ("grid" if sites else "linear bias")
             depth = builder.depths(target)[1]
             source = binding.source_nodes(trace, kind, shape, dims, sites, depth)

@@ -9,20 +9,30 @@ import torch
 from torch import Tensor
 
 from graph_metanetworks.graph import EdgeBlock, NodeGroup, Parameter, ParameterGraph
-from graph_metanetworks.symmetry.axes import Dim, is_pinned, leaves, pin, size, variables
+from graph_metanetworks.symmetry.axes import (
+    Axis,
+    Cases,
+    Dim,
+    collapse,
+    is_pinned,
+    leaves,
+    pin,
+    size,
+    unify,
+    variables,
+)
 from graph_metanetworks.symmetry.group import Symmetry
 from graph_metanetworks.symmetry.settle import settle
 from graph_metanetworks.trace import wiring
 from graph_metanetworks.trace.attach import attach_the_rest
 from graph_metanetworks.trace.attention import (
-    duty_of_nodes,
     forget_other_products,
     index_heads,
-    name_attention_edges,
     share_middle,
 )
 from graph_metanetworks.trace.blocks import make_blocks
 from graph_metanetworks.trace.builder import Builder
+from graph_metanetworks.trace.duties import name_projections
 from graph_metanetworks.trace.interpreter import Interpreter
 from graph_metanetworks.trace.value import Value
 
@@ -44,6 +54,8 @@ def finish(
     _pin_outputs(trace, outputs)
     _pin_unreached(trace, dims)
     forget_other_products(builder)
+    _tell_pooled_apart(builder)
+    name_projections(builder)
     if attention == "shared":
         trace.notes += share_middle(builder)
     node_head = index_heads(builder) if heads == "index" else None
@@ -51,9 +63,7 @@ def finish(
     shapes = {p.name: p.shape for p in parameters}
     attach_the_rest(builder, shapes, dims)
     _settle(trace)
-    _tell_pooled_apart(builder)
-    duty = duty_of_nodes(builder)
-    blocks = name_attention_edges(make_blocks(builder, shapes), builder, duty)
+    blocks = make_blocks(builder, shapes)
     _set_depths(builder, blocks)
     by_name = {
         name: tuple(leaves(dim) for dim in dims[p.name]) for p in parameters for name in (p.name, *p.tied)
@@ -99,9 +109,24 @@ def _pin_unreached(trace: Interpreter, dims: Mapping[str, list[Dim]]) -> None:
     reached = {v for dims in trace.reached for dim in dims for v in variables(dim)}
     for name, own in dims.items():
         for dim in own:
+            _follow_what_was_read(dim, reached)
             for v in variables(dim):
                 if v not in reached:
                     pin([v], f"'{name}' was not reached by the example")
+
+
+def _follow_what_was_read(dim: Dim, reached: set[Axis]) -> None:
+    """Rows that the example did not read are permuted like those that it did."""
+    for axis in leaves(dim):
+        if not isinstance(axis.form, Cases):
+            continue
+        parts = [part for _, part in axis.form.parts]
+        read = [part for part in parts if any(v in reached for v in variables(part))]
+        for part in parts:
+            if read and part not in read:
+                unify(read[0], part, "rows that the example did not read")
+        if len({tuple(leaves(part)) for part in parts}) == 1:
+            collapse(axis, "rows that are all alike")
 
 
 def _settle(trace: Interpreter) -> None:

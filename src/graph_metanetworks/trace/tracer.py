@@ -16,6 +16,7 @@ import graph_metanetworks.trace.modules
 import graph_metanetworks.trace.rules  # noqa: F401  (registers the rules)
 from graph_metanetworks.errors import TraceError, UnusedParameters
 from graph_metanetworks.graph import Parameter, ParameterGraph
+from graph_metanetworks.trace.checks import check
 from graph_metanetworks.trace.declare import is_declared
 from graph_metanetworks.trace.finish import finish
 from graph_metanetworks.trace.interpreter import Interpreter
@@ -76,7 +77,7 @@ class Tracer:
         self, model: nn.Module, args: tuple, kwargs: dict, *, snapshot: bool = False
     ) -> tuple[ParameterGraph, Interpreter]:
         """The graph and the interpreter that made it; `snapshot` keeps the tensors of every operation."""
-        _check(model)
+        check(model)
         with unset_fake_temporarily():
             state = _State.of(model)
             tape = Tape(has_rule, snapshot=snapshot)
@@ -89,7 +90,7 @@ class Tracer:
     def _interpret(
         self, model: nn.Module, state: _State, tape: Tape, result: Any, args: tuple, kwargs: dict
     ) -> tuple[ParameterGraph, Interpreter]:
-        chosen = self.outputs(result) if self.outputs else result
+        chosen = self._chosen(model, result)
         outputs = tensors(chosen)
         if not outputs:
             raise TraceError(
@@ -115,6 +116,17 @@ class Tracer:
             name=type(_original(model)).__name__,
         )
         return graph, interpreter
+
+    def _chosen(self, model: nn.Module, result: Any) -> Any:
+        if self.outputs is None:
+            return result
+        try:
+            return self.outputs(result)
+        except Exception as error:
+            raise TraceError(
+                f"Tracer(outputs=...) failed on the {type(result).__name__} that {type(model).__name__} "
+                f"returned: {type(error).__name__}: {error}. It gets that result and returns its tensors."
+            ) from error
 
     def _run(self, model: nn.Module, state: _State, tape: Tape, args: tuple, kwargs: dict) -> Any:
         with untouched(model), plain_kernels(), tape.following(model, is_declared), tape:
@@ -167,11 +179,6 @@ class _State:
         tied: dict[str, list[str]] = {}
         for name, tensor in entries.items():
             if not isinstance(tensor, Tensor) or not tensor.is_floating_point():
-                if isinstance(tensor, Tensor) and tensor.is_complex():
-                    raise TraceError(
-                        f"'{name}' is complex; store it as real numbers (torch.view_as_real) and view "
-                        "it as complex in forward."
-                    )
                 continue
             if id(tensor) in owner:
                 tied[owner[id(tensor)]].append(name)
@@ -186,31 +193,6 @@ class _State:
             frozenset(entries),
             replaced,
         )
-
-
-def _check(model: nn.Module) -> None:
-    if isinstance(model, torch.jit.ScriptModule):
-        raise TraceError(
-            "a ScriptModule hides its operations. Trace the original nn.Module it was scripted from."
-        )
-    if not isinstance(model, nn.Module):
-        raise TraceError(
-            f"gmn.trace takes an nn.Module, not {type(model).__name__}. Wrap a function in a module, or "
-            "call the class to make an instance."
-        )
-    for name, module in model.named_modules():
-        if isinstance(module, torch.jit.ScriptModule):
-            raise TraceError(
-                f"'{name}' is a ScriptModule, which hides its operations. Replace it by the original "
-                "nn.Module it was scripted from."
-            )
-    uninitialised = [name for name, p in model.named_parameters() if isinstance(p, nn.UninitializedParameter)]
-    if uninitialised:
-        raise TraceError(
-            f"{uninitialised[0]} has no shape yet (a lazy module). Run the network once before tracing."
-        )
-    if not any(p.is_floating_point() and p.numel() for p in model.state_dict().values()):
-        raise TraceError(f"{type(model).__name__} has no parameters, so its parameter graph would be empty.")
 
 
 def _original(model: nn.Module) -> nn.Module:

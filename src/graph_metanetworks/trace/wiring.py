@@ -162,7 +162,7 @@ def join_labels(
     if high_b < low_a and count == both[0].unique().numel():
         builder.connect(kind, second, first, trace.path)
         return first
-    name = {"residual": "sum", "head": "context"}.get(kind, kind)
+    name = "sum" if kind == "residual" else kind
     depth = max(high_a, high_b) + 1
     new = builder.label_like(name, trace.path, shape, dims, [first, second], depth)
     builder.connect(kind, first, new, trace.path)

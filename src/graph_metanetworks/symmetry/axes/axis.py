@@ -28,9 +28,7 @@ class Concat:
 
     __slots__ = ("parts", "ranges")
 
-    def __init__(
-        self, parts: list[tuple[int, Dim]], ranges: dict[tuple[int, int], Dim] | None = None
-    ):
+    def __init__(self, parts: list[tuple[int, Dim]], ranges: dict[tuple[int, int], Dim] | None = None):
         self.parts = parts
         self.ranges = ranges or {}
 

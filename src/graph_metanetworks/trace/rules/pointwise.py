@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from graph_metanetworks.symmetry.axes import Dim, fixed, unify_dims
 from graph_metanetworks.trace import binding, wiring
 from graph_metanetworks.trace.interpreter import Call
+from graph_metanetworks.trace.labels import pattern
 from graph_metanetworks.trace.registry import POINTWISE, rule
 from graph_metanetworks.trace.tape import TensorRef
 from graph_metanetworks.trace.value import Role, Value, highest
@@ -71,6 +72,7 @@ def combine(call: Call, tensors: Sequence[TensorRef], shape: Sequence[int]) -> V
     activations = [value for value in values if value.is_activation]
     multiplies = call.name in MULTIPLICATIVE
     kind = "product" if multiplies else "residual"
+    _show_inputs(call, operands, len(shape))
     labels = wiring.join_all(call.trace, kind, activations, shape, dims)
     pooled = all(value.pooled for value in activations)
     result = Value(role, dims, labels=labels, pooled=pooled)
@@ -83,6 +85,24 @@ def combine(call: Call, tensors: Sequence[TensorRef], shape: Sequence[int]) -> V
         binding.bind(call.trace, scale_kind(call, multiplies), weight, result, shape)
     _note_activation(call, result)
     return result
+
+
+def _show_inputs(call: Call, operands: Sequence[tuple[TensorRef, Value]], ndim: int) -> None:
+    """A raw input that meets labelled activations (a residual around the first layer) shows its nodes too."""
+    along = {
+        dim + ndim - label.dim()
+        for _, value in operands
+        for label in value.labels
+        for dim in pattern(label)
+        if len(pattern(label)) == 1
+    }
+    for ref, value in operands:
+        if value.labels or value.origin is None or value.behind is not None:
+            continue
+        for dim in along:
+            own = dim - ndim + ref.ndim
+            if own >= 0 and ref.shape[own] > 1:
+                wiring.label_along(call.trace, value, ref.shape, own)
 
 
 def scale_kind(call: Call, multiplies: bool) -> str:

@@ -1,0 +1,45 @@
+"""What a network must be like to be traced."""
+
+from __future__ import annotations
+
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.jit import ScriptModule
+from torch.nn.parameter import is_lazy
+
+from graph_metanetworks.errors import TraceError
+
+
+def check(model: nn.Module) -> None:
+    """Refuse what cannot be traced, with what to do about it."""
+    if not isinstance(model, nn.Module):
+        raise TraceError(
+            f"gmn.trace takes an nn.Module, not {type(model).__name__}. Wrap a function in a module, or "
+            "call the class to make an instance."
+        )
+    for name, module in model.named_modules():
+        if isinstance(module, ScriptModule):
+            what = f"'{name}' is a ScriptModule" if name else "the network is a ScriptModule"
+            raise TraceError(
+                f"{what}, which hides its operations. Trace the nn.Module that it was scripted from."
+            )
+    tensors = [*model.named_parameters(), *model.named_buffers()]
+    for name, tensor in tensors:
+        if is_lazy(tensor):
+            raise TraceError(
+                f"'{name}' has no shape yet (a lazy module). Run the network once before tracing."
+            )
+    for name, parameter in model.named_parameters():
+        if parameter.is_complex():
+            raise TraceError(
+                f"'{name}' is complex; store it as real numbers (torch.view_as_real) and view it as "
+                "complex in forward."
+            )
+        has_values = parameter.device.type != "meta" and not isinstance(parameter, FakeTensor)
+        if has_values and bool(parameter.detach().isnan().any()):
+            raise TraceError(
+                f"'{name}' holds nan, and a forward pass of nan may take other branches. Trace the "
+                "architecture with other weights; graph.edge_values accepts weights that are nan."
+            )
+    if not any(tensor.is_floating_point() and tensor.numel() for _, tensor in tensors):
+        raise TraceError(f"{type(model).__name__} has no parameters, so its parameter graph would be empty.")
