@@ -1,0 +1,91 @@
+"""The names that users rely on. A change here is a change for them: say so in the changelog."""
+
+import graph_metanetworks as gmn
+
+NAMES = [
+    "Automorphism",
+    "Declaration",
+    "EdgeBlock",
+    "NodeGroup",
+    "ParameterGraph",
+    "StateDictMismatch",
+    "Symmetry",
+    "TraceError",
+    "Tracer",
+    "UnsupportedOperation",
+    "UnusedParameters",
+    "declare",
+    "remove_rule",
+    "rule",
+    "testing",
+    "trace",
+]
+
+ORACLES = [
+    "assert_all",
+    "assert_automorphism",
+    "assert_covers",
+    "assert_function_kept",
+    "assert_operations_equivariant",
+    "assert_round_trip",
+]
+
+GRAPH = [
+    "activations",
+    "blocks",
+    "edge_activation",
+    "edge_depth",
+    "edge_index",
+    "edge_kind",
+    "edge_kinds",
+    "edge_position",
+    "edge_slices",
+    "edge_values",
+    "groups",
+    "ignored",
+    "name",
+    "node_activation",
+    "node_depth",
+    "node_head",
+    "node_index",
+    "node_kind",
+    "node_kinds",
+    "notes",
+    "num_edges",
+    "num_nodes",
+    "num_parameters",
+    "parameters",
+    "plot",
+    "state_dict",
+    "summary",
+    "symmetry",
+    "to_pyg",
+]
+
+
+def test_the_exported_names() -> None:
+    assert sorted(gmn.__all__) == NAMES
+    assert all(hasattr(gmn, name) for name in NAMES)
+
+
+def test_the_oracles() -> None:
+    public = [name for name in vars(gmn.testing) if name.startswith("assert_")]
+    assert sorted(public) == ORACLES
+
+
+def test_the_fields_of_a_graph() -> None:
+    fields = set(gmn.ParameterGraph.__dataclass_fields__) | set(vars(gmn.ParameterGraph))
+    assert sorted(name for name in fields if not name.startswith("_")) == GRAPH
+
+
+def test_errors_are_trace_errors_and_value_errors() -> None:
+    for error in (gmn.UnsupportedOperation, gmn.UnusedParameters, gmn.StateDictMismatch):
+        assert issubclass(error, gmn.TraceError)
+    assert issubclass(gmn.TraceError, ValueError)
+
+
+def test_everything_public_is_documented() -> None:
+    for name in NAMES:
+        assert getattr(gmn, name).__doc__, name
+    for name in ORACLES:
+        assert getattr(gmn.testing, name).__doc__, name
