@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Literal
@@ -10,7 +12,6 @@ from typing import Annotated, Literal
 import torch
 import typer
 from rich.console import Console
-from torch import nn
 
 from graph_metanetworks.cli.checkpoint import load_checkpoint
 from graph_metanetworks.cli.example import Example, parse_example
@@ -80,22 +81,25 @@ def trace(
         with torch.device("meta" if meta else "cpu"):
             args, kwargs = map(parse_literal, arg or ()), dict(map(parse_keyword, kwarg or ()))
             network = load_network(target, list(args), kwargs)
-            weights = load_checkpoint(network, checkpoint) if checkpoint else None
-            tracer = Tracer(unknown=unknown, unused=unused, attention=attention, heads=heads)
-            start = perf_counter()
-            graph = _trace(tracer, network, parse_example(input, high=high) if input else None)
+            example = parse_example(input, high=high) if input else guess_example(network)
+        weights = load_checkpoint(network, checkpoint) if checkpoint else None
+        tracer = Tracer(unknown=unknown, unused=unused, attention=attention, heads=heads)
+        start = perf_counter()
+        with _confessing(guess=None if input else example):
+            graph = tracer.trace(network, *example.args, **example.kwargs)
         seconds = perf_counter() - start
         picture = draw(graph, plot, weights=weights) if plot else None
         _report(graph, json_file, max_rows, seconds, picture)
 
 
-def _trace(tracer: Tracer, network: nn.Module, example: Example | None) -> ParameterGraph:
-    if example is not None:
-        return tracer.trace(network, *example.args, **example.kwargs)
-    guess = guess_example(network)
+@contextmanager
+def _confessing(guess: Example | None) -> Iterator[None]:
+    """Errors on a guessed example say that it was guessed."""
     try:
-        return tracer.trace(network, *guess.args, **guess.kwargs)
+        yield
     except TraceError as error:
+        if guess is None:
+            raise
         guessed = f"No --input was given, so it was guessed: {guess}. Pass your own."
         raise type(error)(f"{error}\n{guessed}") from error
 
