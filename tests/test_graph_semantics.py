@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from composed import Composed
 from grammar.attention import Attention
 from graph_hash import graph_hash, hash_of
 from menagerie.equivariant import DeepSetsLayer
@@ -182,17 +183,6 @@ def test_residual_connections_show() -> None:
             )
         )
     assert len(hashes) == 2
-
-
-class Composed(nn.Module):
-    """A function of the input and of some modules."""
-
-    def __init__(self, function: Callable[..., Tensor], *owned: nn.Module) -> None:
-        super().__init__()
-        self.function, self.owned = function, nn.ModuleList(owned)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.function(x, *self.owned)
 
 
 # ------------------------------------------------------------------ differences that must not show
