@@ -197,10 +197,8 @@ COUNTS: dict[str, list[Axis]] = {
         "hf-llama hf-llama-eager-attention hf-qwen3 hf-gemma",
         of(12, *[of(2, each(2, 2), each(2, 4), 20)] * 2),  # two queries to each of two keys
     ),
-    **under(
-        "hf-mixtral hf-mixtral-batched-experts",
-        of(12, *[of(2, each(2, 2), each(2, 4), each(3, 20))] * 2),  # experts are chosen by their index
-    ),
+    # experts are chosen by their index, and each permutes its own hidden neurons
+    "hf-mixtral": of(12, *[of(2, each(2, 2), each(2, 4), each(3, 20))] * 2),
     "hf-mamba": of(8, *[of(16, 5, 3)] * 2),
     # the encoder's last states are outputs, and the embedding ties the decoder to them
     "hf-t5": of(
@@ -223,6 +221,11 @@ COUNTS: dict[str, list[Axis]] = {
 # Partitions that do not align cannot be written as products and concatenations: less is claimed than holds.
 # Beside what is claimed: the axes of the largest group that is a product of symmetric groups.
 CLAIMED_LESS: dict[str, tuple[list[Axis], list[Axis]]] = {
+    # experts looked up by an index that depends on the input: they share one permutation
+    "hf-mixtral-batched-experts": (
+        of(12, *[of(2, each(2, 2), each(2, 4), 20)] * 2),
+        of(12, *[of(2, each(2, 2), each(2, 4), each(3, 20))] * 2),
+    ),
     # 18 channels in three groups for one convolution, in two for the next
     "cnn-grouped": (of(each(3, 4), each(2, 3)), of(6, 3, 3, 6, each(3, 4), each(2, 3))),
     # shuffled channels regrouped across the shuffle

@@ -27,16 +27,16 @@ class Elements:
         """Every element in its natural order, seen with the given shape."""
         return Elements(shape, 0, contiguous_strides(shape))
 
-    def is_all_of(self, numel: int) -> bool:
-        return (
-            self.listed is None
-            and self.offset == 0
-            and prod(self.shape) == numel
-            and all(
-                n == 1 or s == t
-                for n, s, t in zip(self.shape, self.strides, contiguous_strides(self.shape), strict=True)
-            )
-        )
+    def span(self) -> tuple[int, int] | None:
+        """The range of elements `(start, stop)` if these are all elements of a range, each once."""
+        if self.listed is not None:
+            return None
+        step = 1
+        for stride, length in sorted((s, n) for s, n in zip(self.strides, self.shape, strict=True) if n > 1):
+            if stride != step:
+                return None
+            step *= length
+        return self.offset, self.offset + step
 
     def index(self) -> Tensor:
         """Position in the flattened parameter of each element of the block."""

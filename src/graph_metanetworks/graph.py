@@ -32,7 +32,8 @@ class NodeGroup:
     start: int
     depth: int  # longest path from an input
     activation: str = ""  # nonlinearity applied to these neurons
-    indexed: bool = False  # input, output and vocabulary nodes are told apart by their index
+    indexed: bool = False  # input, output, vocabulary and place nodes are told apart by their index
+    axes: tuple[tuple[int, bool], ...] = ()  # sizes of the axes along which nodes lie; True: not permuted
 
     @property
     def nodes(self) -> slice:
@@ -234,15 +235,12 @@ class ParameterGraph:
 
     @cached_property
     def node_index(self) -> Tensor:
-        """Index of input, output and vocabulary nodes within their group; -1 elsewhere. [N]"""
-        return torch.cat(
-            [
-                torch.arange(group.size, device="cpu")
-                if group.indexed
-                else torch.full((group.size,), -1, dtype=torch.int64, device="cpu")
-                for group in self.groups
-            ]
-        )
+        """Index of input, output, vocabulary and place nodes within their group; -1 where nodes are permuted.
+
+        Of hidden nodes that are permuted along one axis only (heads, but not the rotary dimensions within a
+        head) it is the index along the other axes. [N]
+        """
+        return torch.cat([_group_index(group) for group in self.groups])
 
     # -------------------------------------------------------------- features of edges
 
@@ -320,6 +318,18 @@ class ParameterGraph:
         from graph_metanetworks.summary import summary_html
 
         return summary_html(self)
+
+
+def _group_index(group: NodeGroup) -> Tensor:
+    if group.indexed:
+        return torch.arange(group.size, device="cpu")
+    if not any(fixed for _, fixed in group.axes):
+        return torch.full((group.size,), -1, dtype=torch.int64, device="cpu")
+    index = torch.zeros((1,), dtype=torch.int64, device="cpu")
+    for size, fixed in group.axes:
+        steps = torch.arange(size, device="cpu")
+        index = (index[:, None] * size + steps if fixed else index[:, None].expand(-1, size)).reshape(-1)
+    return index
 
 
 def block_position(block: EdgeBlock) -> Tensor:

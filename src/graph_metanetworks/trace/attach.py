@@ -16,6 +16,7 @@ from torch import Tensor
 
 from graph_metanetworks.symmetry.axes import Dim, is_pinned, leaves, variables
 from graph_metanetworks.trace.builder import Builder, Edges, Loose
+from graph_metanetworks.trace.coverage import Coverage
 from graph_metanetworks.trace.labels import NOTHING, View, lay_along, pattern
 
 
@@ -80,31 +81,14 @@ def _nodes_along(builder: Builder, edges: Edges) -> list[tuple[Dim, Tensor]]:
 
 def _missing(uses: list[Edges], shape: tuple[int, ...]) -> Tensor | None:
     """The elements of a parameter that lie on no edge yet; None if there are none."""
-    views = [edges.view for edges in uses if edges.view is not None]
-    total = prod(shape)
-    if any(view.elements().is_all_of(total) or _is_whole(view, total) for view in views):
+    covered = Coverage(prod(shape))
+    for edges in uses:
+        if edges.view is not None:
+            covered.add(edges.view.elements())
+    if covered.is_complete:
         return None
-    covered = torch.zeros(total, dtype=torch.bool, device="cpu")
-    for view in views:
-        index = view.dense().reshape(-1)
-        covered[index[index >= 0]] = True
-    if bool(covered.all()):
-        return None
-    every = torch.arange(total, device="cpu")
-    return torch.where(covered, NOTHING, every).view(shape)
-
-
-def _is_whole(view: View, total: int) -> bool:
-    """A strided view that shows each element once shows all of them if it has as many."""
-    label = view.label
-    if label.device.type != "meta" or label.numel() != total or label.storage_offset():
-        return False
-    step = 1
-    for stride, length in sorted((label.stride(d), label.size(d)) for d in pattern(label)):
-        if stride != step:
-            return False
-        step *= length
-    return True
+    every = torch.arange(covered.total, device="cpu")
+    return torch.where(covered.mask(), NOTHING, every).view(shape)
 
 
 def _attach_by_axes(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from graph_metanetworks.symmetry.axes import Dim, fixed, leaves, pin
+from graph_metanetworks.symmetry.axes import Dim, fixed, leaves, parents, pin, variables
 from graph_metanetworks.trace import wiring
 from graph_metanetworks.trace.builder import Loose
 from graph_metanetworks.trace.labels import View, canonical, compact, pattern
@@ -79,6 +79,7 @@ def _bind_view(trace: Interpreter, kind: str, view: View, value: Value, shape: t
         builder.bare.discard(group.start)
     if "norm" in kind:  # a norm layer has one node for its scale; places are parallel edges
         sites = set()
+    sites |= _depended_on(dims, sites, varying)
     depth = builder.depths(target)[1]
     if sites and view.label.device.type != "meta":  # repeated rows (of a batch) are one site
         rows = [compact(view.label, sites)]
@@ -87,6 +88,12 @@ def _bind_view(trace: Interpreter, kind: str, view: View, value: Value, shape: t
     else:
         source = source_nodes(trace, kind, shape, dims, sites, depth)
     builder.attach(kind, view, dims, source, target, trace.path, sites)
+
+
+def _depended_on(dims: Sequence[Dim], sites: set[int], varying: set[int]) -> set[int]:
+    """Dimensions on which sites depend, such as channels of which each permutes its own states."""
+    needed = {parent for d in sites for v in variables(dims[d]) if not v.pinned for parent in parents(v)}
+    return {d for d in varying if needed & set(leaves(dims[d]))}
 
 
 def _bias_kind(trace: Interpreter, target: Tensor) -> str:

@@ -13,6 +13,7 @@ from graph_metanetworks.elements import Elements
 from graph_metanetworks.graph import EdgeBlock
 from graph_metanetworks.symmetry.axes import is_pinned
 from graph_metanetworks.trace.builder import Builder, Edges
+from graph_metanetworks.trace.coverage import Coverage
 from graph_metanetworks.trace.labels import canonical, pattern
 
 
@@ -22,14 +23,14 @@ def make_blocks(builder: Builder, shapes: Mapping[str, tuple[int, ...]]) -> list
     def on_constants(edges: Edges) -> bool:
         return all(group.kind == "constant" for group in builder.groups_in(edges.source))
 
-    covered: dict[str, Tensor | None] = {}  # None: every element has its owner
+    covered = {name: Coverage(prod(shape)) for name, shape in shapes.items()}
     blocks: dict[int, list[EdgeBlock]] = {}
     for index, edges in sorted(enumerate(builder.edges), key=lambda item: on_constants(item[1])):
         if edges.view is None:
             blocks[index] = [_structural(edges)]
             continue
         block = _parameter_block(edges, shapes[edges.view.parameter])
-        blocks[index] = _with_owner(block, covered, prod(shapes[edges.view.parameter]))
+        blocks[index] = _with_owner(block, covered[edges.view.parameter])
     return [block for index in sorted(blocks) for block in blocks[index]]
 
 
@@ -171,27 +172,15 @@ def _with_positions(block: EdgeBlock) -> EdgeBlock:
     return replace(block, source=source.contiguous(), target=target.contiguous(), positions=positions)
 
 
-def _with_owner(block: EdgeBlock, covered: dict[str, Tensor | None], total: int) -> list[EdgeBlock]:
+def _with_owner(block: EdgeBlock, covered: Coverage) -> list[EdgeBlock]:
     """The block as owner of elements that have none yet; the rest of it as an alias."""
-    name, elements = block.parameter, block.elements
-    assert name is not None and elements is not None
-    if name in covered and covered[name] is None:
-        return [replace(block, is_owner=False)]
-    whole = elements.listed is None and prod(elements.shape) == total
-    if name not in covered and whole:
-        covered[name] = None
-        return [block]
-    seen = covered.get(name)
-    if seen is None:
-        seen = torch.zeros(total, dtype=torch.bool, device="cpu")
-    index = elements.index().reshape(-1)
-    old = seen[index]
-    seen[index] = True
-    covered[name] = None if bool(seen.all()) else seen
-    if not bool(old.any()):
+    assert block.elements is not None
+    old = covered.add(block.elements)
+    if old is None:
         return [block]
     if bool(old.all()):
         return [replace(block, is_owner=False)]
+    index = block.elements.index().reshape(-1)
     return [
         _subset(block, index, ~old),
         replace(_subset(block, index, old), is_owner=False),

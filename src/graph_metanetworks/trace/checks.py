@@ -21,7 +21,7 @@ def check(model: nn.Module) -> None:
         if isinstance(module, ScriptModule):
             what = f"'{name}' is a ScriptModule" if name else "the network is a ScriptModule"
             raise TraceError(
-                f"{what}, which hides its operations. Trace the nn.Module that it was scripted from."
+                f"{what}, which hides its operations. Trace the original nn.Module that it was scripted from."
             )
     tensors = [*model.named_parameters(), *model.named_buffers()]
     for name, tensor in tensors:

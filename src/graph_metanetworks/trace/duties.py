@@ -36,9 +36,9 @@ def _duty_of_nodes(builder: Builder) -> Tensor:
     _spread_back(builder, duty)
     context = {id(group) for group in builder.groups if group.kind == "context"}
     for edges in builder.edges:
-        if edges.view is not None and edges.kind == "linear weight":
-            if all(id(group) in context for group in builder.groups_in(edges.source)):
-                _assign(duty, edges.target, "output")
+        weight = edges.view is not None and edges.kind == "linear weight"
+        if weight and all(id(group) in context for group in builder.groups_in(edges.source)):
+            _assign(duty, edges.target, "output")
     return duty
 
 

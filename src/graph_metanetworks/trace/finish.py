@@ -87,8 +87,16 @@ def _padded(node_head: Tensor, num_nodes: int) -> Tensor:
 
 
 def _node_group(group) -> NodeGroup:
-    indexed = group.indexed and is_pinned(group.dim)
-    return NodeGroup(group.name, group.kind, group.size, group.start, group.depth, group.activation, indexed)
+    return NodeGroup(
+        group.name,
+        group.kind,
+        group.size,
+        group.start,
+        group.depth,
+        group.activation,
+        indexed=group.indexed and is_pinned(group.dim),
+        axes=tuple((axis.size, is_pinned([axis])) for axis in leaves(group.dim)),
+    )
 
 
 def _pin_outputs(trace: Interpreter, outputs: Sequence[Value]) -> None:

@@ -160,9 +160,8 @@ class Interpreter:
         self._state[id(original)] = ref
         self._parameters[name] = ref
         dims: list[Dim] = []
-        for (
-            length
-        ) in ref.shape:  # each expert, each head may permute its own dimensions, until shown otherwise
+        for length in ref.shape:
+            # each expert, each head may permute its own dimensions, until some tensor shows otherwise
             outer = [axis for dim in dims for axis in dim]
             dims.append([Axis(length, depends=outer, reason=name)] if length > 1 else [])
         views = [View.whole(name, ref.shape)] if 0 not in ref.shape else []

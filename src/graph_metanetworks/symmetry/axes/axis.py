@@ -22,8 +22,8 @@ class Product:
 class Concat:
     """The axis is the concatenation of `parts`, each a (length, dimension) pair.
 
-    `ranges` remembers the dimension of each longer range, by (start, length): what depends on it must find the
-    same axis again.
+    `ranges` remembers the dimension of each longer range, by (start, length): what depends on it must find
+    the same axis again.
     """
 
     __slots__ = ("parts", "ranges")
