@@ -6,10 +6,9 @@ import networkx as nx
 import pytest
 import torch
 
-import graph_metanetworks as gmn
 from fingerprint import left_as_found
 from menagerie import MENAGERIE
-from traced import BY_NAME, assert_same_graph, traced
+from traced import BY_NAME, assert_same_graph, group_graph, traced
 
 every_architecture = pytest.mark.parametrize("name", [entry.name for entry in MENAGERIE])
 
@@ -69,18 +68,6 @@ def test_parallel_edges_are_told_apart(name: str) -> None:
         edges = torch.cat([ends, positions[where].T])
         distinct = edges.unique(dim=1).size(1)
         assert distinct == block.num_edges, f"{block.kind} of {block.parameter}"
-
-
-def group_graph(graph: gmn.ParameterGraph) -> nx.DiGraph:
-    """Which node group feeds which."""
-    group_of = torch.repeat_interleave(
-        torch.arange(len(graph.groups)), torch.tensor([group.size for group in graph.groups])
-    )
-    pairs = group_of[graph.edge_index].unique(dim=1).T.tolist()
-    network = nx.DiGraph()
-    network.add_nodes_from(range(len(graph.groups)))
-    network.add_edges_from((source, target) for source, target in pairs if source != target)
-    return network
 
 
 @every_architecture

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+import networkx as nx
 import torch
 from torch import nn
 
@@ -53,3 +54,15 @@ def assert_same_graph(first: gmn.ParameterGraph, second: gmn.ParameterGraph) -> 
             assert ours.elements is theirs.elements is None
     assert first.symmetry.log_order == second.symmetry.log_order
     assert torch.equal(sample(first).nodes, sample(second).nodes)
+
+
+def group_graph(graph: gmn.ParameterGraph) -> nx.DiGraph:
+    """Which node group feeds which."""
+    group_of = torch.repeat_interleave(
+        torch.arange(len(graph.groups)), torch.tensor([group.size for group in graph.groups])
+    )
+    pairs = group_of[graph.edge_index].unique(dim=1).T.tolist()
+    network = nx.DiGraph()
+    network.add_nodes_from(range(len(graph.groups)))
+    network.add_edges_from((source, target) for source, target in pairs if source != target)
+    return network
