@@ -116,12 +116,19 @@ def test_head_index(name: str) -> None:
     assert set(heads) == {1}, "one node where the scores of an attention meet its values"
     assert graph.num_nodes == case.graph.num_nodes - count(case.graph, "head") + len(heads)
     for block in graph.blocks:
-        kind = block.kind.removesuffix(" weight")
-        if kind in ("query", "value"):
+        if block.kind in ("query weight", "value weight"):
             assert int(graph.node_head[block.target].min()) >= 0, block.parameter
-        if kind == "output":
-            assert int(graph.node_head[block.source].min()) >= 0, block.parameter
+        if block.kind == "output weight":
             assert int(graph.node_head[block.target].max()) == -1
+
+
+@pytest.mark.parametrize("name", ALIKE)
+def test_results_of_attention_have_the_head_of_their_values(name: str) -> None:
+    _, graph = with_options(name, heads="index")
+    assert graph.node_head is not None
+    outputs = [block for block in graph.blocks if block.kind == "output weight"]
+    assert outputs
+    assert all(int(graph.node_head[block.source].min()) >= 0 for block in outputs)
 
 
 def test_the_head_index_counts_from_zero() -> None:
