@@ -3,7 +3,6 @@
 import inspect
 import re
 from collections.abc import Callable
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -211,9 +210,18 @@ def test_a_model_that_raises() -> None:
     refused(model, X, names=["KeyError", "the network's own trouble", "'body.middle'", line_of(fail)])
 
 
+class Sealed:
+    """A result that shows its tensor to those who know where to ask."""
+
+    __slots__ = ("logits",)
+
+    def __init__(self, logits: Tensor) -> None:
+        self.logits = logits
+
+
 def test_a_result_without_tensors() -> None:
-    model = nn.Sequential(nn.Linear(5, 3), Apply(lambda x: SimpleNamespace(logits=x)))
-    refused(model, X, names=["SimpleNamespace", "gmn.Tracer(outputs=...)"])
+    model = nn.Sequential(nn.Linear(5, 3), Apply(Sealed))
+    refused(model, X, names=["Sealed", "gmn.Tracer(outputs=...)"])
     graph = gmn.Tracer(outputs=lambda result: result.logits).trace(model, X)
     assert graph.num_parameters == 18
 
