@@ -131,7 +131,9 @@ class ParameterGraph:
 
         Entries may carry one trailing channel dimension, as `state_dict` returns them for `[E, channels]`.
         """
-        if len(state_dicts) != 1:
+        if not state_dicts:
+            raise StateDictMismatch("edge_values needs a state dict: graph.edge_values(model.state_dict()).")
+        if len(state_dicts) > 1:
             return torch.stack([self.edge_values(one) for one in state_dicts], dim=-1)
         values = self._checked(state_dicts[0])
         first = values[self.parameters[0].name]
@@ -176,6 +178,10 @@ class ParameterGraph:
 
     def _checked(self, state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The entries that lie on edges, after checking that they fit."""
+        if not isinstance(state_dict, Mapping):
+            raise StateDictMismatch(
+                f"expected a state dict, not {type(state_dict).__name__}; pass model.state_dict()."
+            )
         known = {name for p in self.parameters for name in (p.name, *p.tied)}
         missing = sorted(p.name for p in self.parameters if p.name not in state_dict)
         extra = sorted(set(state_dict) - known - self.ignored)
@@ -186,12 +192,20 @@ class ParameterGraph:
                 + (f"; not in the graph: {', '.join(extra[:8])}" if extra else "")
                 + ". Pass the state dict of the traced architecture, or trace this network anew."
             )
-        extra_dims = {state_dict[p.name].dim() - len(p.shape) for p in self.parameters}
-        values = {}
+        values: dict[str, Tensor] = {}
+        channels: torch.Size | None = None
         for parameter in self.parameters:
-            value = state_dict[parameter.name].detach()
+            value = state_dict[parameter.name]
+            if not isinstance(value, Tensor):
+                raise StateDictMismatch(
+                    f"'{parameter.name}' is a {type(value).__name__}, not a tensor of {self.name}. Pass "
+                    "model.state_dict()."
+                )
+            value = value.detach()
+            own = value.shape[len(parameter.shape) :]
+            channels = own if channels is None else channels
             fits = tuple(value.shape[: len(parameter.shape)]) == parameter.shape
-            if not fits or extra_dims not in ({0}, {1}):
+            if not fits or own != channels or len(own) > 1:
                 raise StateDictMismatch(
                     f"'{parameter.name}' has shape {tuple(value.shape)}, but the graph of "
                     f"{self.name} was traced with {parameter.shape}. Trace this network anew, or "

@@ -10,6 +10,7 @@ from math import lgamma, prod
 import torch
 from torch import Tensor
 
+from graph_metanetworks.errors import StateDictMismatch
 from graph_metanetworks.symmetry.axes import (
     Axis,
     Cases,
@@ -89,6 +90,14 @@ class Automorphism:
     def apply(self, state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The state dict of the permuted network, which computes the same function."""
         known = self.symmetry.parameters
+        for name, dims in known.items():
+            shape = tuple(size(dim) for dim in dims)
+            if name not in state_dict or tuple(state_dict[name].shape) != shape:
+                found = tuple(state_dict[name].shape) if name in state_dict else "missing"
+                raise StateDictMismatch(
+                    f"'{name}' is {found}, but this automorphism permutes a tensor of shape {shape}. Pass "
+                    "the state dict of the traced architecture."
+                )
         return {
             name: self.permute(value, known[name]) if name in known else value
             for name, value in state_dict.items()

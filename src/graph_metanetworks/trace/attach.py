@@ -17,7 +17,7 @@ from torch import Tensor
 from graph_metanetworks.symmetry.axes import Dim, is_pinned, leaves, variables
 from graph_metanetworks.trace.builder import Builder, Edges, Loose
 from graph_metanetworks.trace.coverage import Coverage
-from graph_metanetworks.trace.labels import NOTHING, View, lay_along, pattern
+from graph_metanetworks.trace.labels import NOTHING, View, lay_along, pairs, pattern
 
 
 def attach_the_rest(
@@ -60,6 +60,8 @@ def _drop_blind_edges(builder: Builder) -> None:
 
 def _is_blind(builder: Builder, edges: Edges) -> bool:
     assert edges.view is not None
+    if not _tells_ends(edges):
+        return True
     needed = {
         v for d in pattern(edges.view.label) for v in variables(edges.dims[d]) if not v.pinned and v.size > 1
     }
@@ -72,6 +74,16 @@ def _is_blind(builder: Builder, edges: Edges) -> bool:
         for v in variables(group.dim)
     }
     return not needed <= shown
+
+
+def _tells_ends(edges: Edges) -> bool:
+    """Whether every element lies between one pair of nodes, also if it occurs in several places."""
+    assert edges.view is not None
+    label = edges.view.label
+    if label.device.type == "meta":
+        return True
+    ends = (edges.source.expand(label.shape), edges.target.expand(label.shape))
+    return all(pairs(label, end)[0].unique_consecutive(return_counts=True)[1].max() == 1 for end in ends)
 
 
 def _nodes_along(builder: Builder, edges: Edges) -> list[tuple[Dim, Tensor]]:

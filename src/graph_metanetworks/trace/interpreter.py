@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,6 +19,7 @@ from graph_metanetworks.symmetry.axes import (
     instantiate,
     leaves,
     make_specific,
+    pin,
     size,
     unify_dims,
 )
@@ -27,7 +28,7 @@ from graph_metanetworks.trace.builder import Builder
 from graph_metanetworks.trace.declare import apply_declaration
 from graph_metanetworks.trace.labels import View
 from graph_metanetworks.trace.registry import find_rule, functional_name
-from graph_metanetworks.trace.tape import Operation, TensorRef, refs
+from graph_metanetworks.trace.tape import Escape, Operation, TensorRef, refs
 from graph_metanetworks.trace.value import Role, Value
 
 LARGEST_CONSTANT = 4_000_000  # elements; larger constants are taken to vary everywhere
@@ -138,6 +139,11 @@ class Interpreter:
         if activation:
             self.reached.append(dims)
 
+    def mixes_along(self, dims: Sequence[Dim], mixed: Iterable[int]) -> None:
+        """Note that places along some dimensions change: no other axis may depend on them."""
+        mixed = set(mixed)
+        self.seen([dim for index, dim in enumerate(dims) if index not in mixed])
+
     def _constant(self, ref: TensorRef) -> Value:
         """A tensor that nothing on the tape made: constant along the dimensions on which it does not vary."""
         value = ref.value
@@ -219,6 +225,9 @@ class Interpreter:
         if isinstance(operation.func, nn.Module):
             apply_declaration(self, operation)
             return
+        if isinstance(operation.func, Escape):
+            self._leaves_torch(operation)
+            return
         call = self._call(operation)
         if torch.Tag.inplace_view in operation.func.tags:
             self.set(call.out, memory.viewed_in_place(call))
@@ -250,6 +259,22 @@ class Interpreter:
         make_specific(dims)
         self.set(ref, replace(value, dims=dims))
         self._memory.write(ref, old, self.values[ref.key])
+
+    def _leaves_torch(self, operation: Operation) -> None:
+        """Values that Python or NumPy sees: whatever they are used for, they must not be permuted."""
+        (ref,) = operation.inputs
+        value = self.value(ref)
+        if value.is_pinned:
+            return
+        what = f"{operation.func} hands values to Python {where(operation)}, where they cannot be followed"
+        if self.unknown == "raise":
+            raise UnsupportedOperation(
+                f"{what}. Compute with tensors instead, describe the module with gmn.declare, or trace with "
+                'gmn.Tracer(unknown="pin") to claim no symmetry there.'
+            )
+        self.notes.append(f"{what}: no symmetry is claimed there")
+        for dim in value.dims:
+            pin(dim, str(operation.func))
 
     def _unknown(self, call: Call) -> list[Value]:
         inputs = [call.value(ref) for ref in call.tensors]

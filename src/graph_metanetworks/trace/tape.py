@@ -8,19 +8,22 @@ positions and index tables that do not depend on weights keep their values.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch._decomp import decomposition_table
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map_only
 
+UNIFORM = {"zeros", "empty"}
 _OUR_CODE = str(Path(__file__).resolve().parent.parent)
 _TORCH_CODE = str(Path(torch.__file__).resolve().parent)
 
@@ -64,7 +67,7 @@ class Operation:
     @property
     def writes(self) -> list[TensorRef]:
         """The arguments that the operation changes in place."""
-        if isinstance(self.func, nn.Module) or not self.func._schema.is_mutable:
+        if isinstance(self.func, nn.Module | Escape) or not self.func._schema.is_mutable:
             return []
         return [
             ref
@@ -79,16 +82,60 @@ def refs(tree: Any) -> list[TensorRef]:
 
 
 def tensors(tree: Any) -> list[Tensor]:
-    """All tensors in nested containers: dicts, tuples, dataclasses, Hugging Face outputs."""
-    if isinstance(tree, Tensor):
-        return [tree]
-    if isinstance(tree, dict):
-        return [t for value in tree.values() for t in tensors(value)]
-    if isinstance(tree, list | tuple):
-        return [t for value in tree for t in tensors(value)]
-    if hasattr(tree, "__dataclass_fields__"):
-        return [t for name in tree.__dataclass_fields__ for t in tensors(getattr(tree, name))]
-    return []
+    """All tensors in nested containers and objects: dicts, tuples, dataclasses, graphs, any object."""
+    found: list[Tensor] = []
+    seen: set[int] = set()
+
+    def visit(node: Any) -> None:
+        if isinstance(node, Tensor):
+            found.append(node)
+            return
+        if id(node) in seen or isinstance(node, str | bytes | type | nn.Module):
+            return
+        seen.add(id(node))
+        if isinstance(node, Mapping):
+            children = list(node.values())
+        elif isinstance(node, list | tuple | set | frozenset):
+            children = list(node)
+        elif hasattr(node, "__dataclass_fields__"):
+            children = [getattr(node, name) for name in node.__dataclass_fields__]
+        else:
+            children = list(getattr(node, "__dict__", {}).values())
+        for child in children:
+            visit(child)
+
+    visit(tree)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Escape:
+    """A way for values to leave PyTorch, after which no operation shows what becomes of them."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class WatchEscapes(TorchFunctionMode):
+    """Note calls that hand a tensor's values to Python or NumPy without an operation."""
+
+    METHODS: ClassVar[dict] = {
+        Tensor.numpy: "Tensor.numpy",
+        Tensor.tolist: "Tensor.tolist",
+        Tensor.__array__: "Tensor.__array__",
+        Tensor.data_ptr: "Tensor.data_ptr",
+    }
+
+    def __init__(self, tape: Tape):
+        super().__init__()
+        self.tape = tape
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if func in self.METHODS:
+            self.tape.escape(args[0], self.METHODS[func])
+        return func(*args, **(kwargs or {}))
 
 
 class Tape(TorchDispatchMode):
@@ -122,7 +169,7 @@ class Tape(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         if self._muted:
-            return run_abstractly(func, args, kwargs)
+            return run_on_meta(func, args, kwargs) if _any_meta(args, kwargs) else func(*args, **kwargs)
         if not self._knows(func):
             result = self._decompose(func, args, kwargs)
             if result is not NotImplemented:
@@ -131,6 +178,11 @@ class Tape(TorchDispatchMode):
         result = run_abstractly(func, args, kwargs)
         self._record(func, args_before, kwargs_before, result)
         return result
+
+    def escape(self, tensor: Tensor, name: str) -> None:
+        """Record that the values of a tensor leave PyTorch."""
+        if not self._muted:
+            self._record(Escape(name), (self.ref(tensor),), {}, ())
 
     def _decompose(self, func, args, kwargs) -> Any:
         mark = len(self.operations)
@@ -195,7 +247,8 @@ class Tape(TorchDispatchMode):
         kept = []
         for operation in reversed(self.operations):
             written = {ref.storage for ref in refs(operation.outputs) + operation.writes}
-            if needed & written:
+            # a value that Python sees may decide anything that follows
+            if needed & written or not refs(operation.outputs):
                 kept.append(operation)
                 needed |= {ref.storage for ref in operation.inputs}
         return kept[::-1]
@@ -203,13 +256,28 @@ class Tape(TorchDispatchMode):
 
 def run_abstractly(func, args, kwargs) -> Any:
     """Run an operation; if a tensor without values takes part, compute shapes only."""
+    if _any_meta(args, kwargs):
+        return run_on_meta(func, args, kwargs)
     device = kwargs.get("device")
-    if device is not None and torch.device(device).type == "meta":
+    if device is not None and torch.device(device).type == "meta" and not _is_uniform(func, kwargs):
         kwargs = {**kwargs, "device": torch.device("cpu")}
-    arguments = [t for t in tree_flatten((args, kwargs))[0] if isinstance(t, Tensor)]
-    if all(t.device.type != "meta" for t in arguments):
-        return func(*args, **kwargs)
-    if device is not None:
+    return func(*args, **kwargs)
+
+
+def _any_meta(args: tuple, kwargs: dict) -> bool:
+    leaves = tree_flatten((args, kwargs))[0]
+    return any(isinstance(leaf, Tensor) and leaf.device.type == "meta" for leaf in leaves)
+
+
+def _is_uniform(func: Any, kwargs: dict) -> bool:
+    """A tensor of floats that are all alike: its values are known without being stored."""
+    dtype = kwargs.get("dtype") or torch.get_default_dtype()
+    return dtype.is_floating_point and func._schema.name.split("::")[1] in UNIFORM
+
+
+def run_on_meta(func, args, kwargs) -> Any:
+    """Run an operation for its shapes; what it would change in place stays as it is."""
+    if kwargs.get("device") is not None:
         kwargs = {**kwargs, "device": torch.device("meta")}
     meta_args, meta_kwargs = tree_map_only(Tensor, _to_meta, (args, kwargs))
     result = func(*meta_args, **meta_kwargs)
@@ -248,6 +316,9 @@ def plain_kernels() -> Iterator[None]:
             stack.enter_context(torch.autocast("cpu", enabled=False))
             stack.enter_context(sdpa_kernel(SDPBackend.MATH))
             stack.enter_context(torch.compiler.set_stance("force_eager"))
+            stack.enter_context(warnings.catch_warnings())
+            # compiled modules run as they were written, so that our hooks firing twice does no harm
+            warnings.filterwarnings("ignore", "Using `torch.compile")
             stack.enter_context(torch.random.fork_rng(devices=[]))
             yield
     finally:

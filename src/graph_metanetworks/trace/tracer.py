@@ -21,7 +21,7 @@ from graph_metanetworks.trace.declare import is_declared
 from graph_metanetworks.trace.finish import finish
 from graph_metanetworks.trace.interpreter import Interpreter
 from graph_metanetworks.trace.registry import has_rule
-from graph_metanetworks.trace.tape import Tape, plain_kernels, tensors
+from graph_metanetworks.trace.tape import Tape, WatchEscapes, plain_kernels, tensors
 from graph_metanetworks.trace.untouched import untouched
 
 
@@ -81,7 +81,8 @@ class Tracer:
         with unset_fake_temporarily():
             state = _State.of(model)
             tape = Tape(has_rule, snapshot=snapshot)
-            args, kwargs = tree_map_only(Tensor, _without_fake, (args, kwargs))
+            convert = _to_meta if state.is_abstract else _without_fake
+            args, kwargs = tree_map_only(Tensor, convert, (args, kwargs))
             result = self._run(model, state, tape, args, kwargs)
             # the caller's default device and other function modes are not meant for our own tensors
             with torch._C.DisableTorchFunction():
@@ -129,7 +130,13 @@ class Tracer:
             ) from error
 
     def _run(self, model: nn.Module, state: _State, tape: Tape, args: tuple, kwargs: dict) -> Any:
-        with untouched(model), plain_kernels(), tape.following(model, is_declared), tape:
+        with (
+            untouched(model),
+            plain_kernels(),
+            tape.following(model, is_declared),
+            WatchEscapes(tape),
+            tape,
+        ):
             try:
                 if not state.replaced:
                     return model(*args, **kwargs)
@@ -166,6 +173,11 @@ class _State:
     tied: dict[str, tuple[str, ...]]
     names: frozenset[str]
     replaced: dict[str, Tensor]  # stand-ins for fake tensors
+
+    @property
+    def is_abstract(self) -> bool:
+        """Whether some weights have no values."""
+        return any(tensor.device.type == "meta" for tensor in self.tensors.values())
 
     @staticmethod
     def of(model: nn.Module) -> _State:
@@ -204,6 +216,12 @@ def _without_fake(tensor: Tensor) -> Tensor:
     if not isinstance(tensor, FakeTensor):
         return tensor
     return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
+
+
+def _to_meta(tensor: Tensor) -> Tensor:
+    """Inputs beside weights without values: numbers are not needed, indices are."""
+    tensor = _without_fake(tensor)
+    return tensor.to("meta") if tensor.is_floating_point() else tensor
 
 
 def _named_inputs(args: tuple, kwargs: dict) -> list[tuple[str, Tensor]]:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor
 
 _REGISTRIES = ("_parameters", "_buffers", "_modules")
 
@@ -20,7 +21,11 @@ def untouched(model: nn.Module) -> Iterator[None]:
         for module, saved in attributes
         for registry in (saved[name] for name in _REGISTRIES)
     ]
-    buffers = [(b, b.detach().clone()) for b in model.buffers() if b.device.type != "meta"]
+    buffers = [
+        (buffer, buffer.detach().clone())
+        for buffer in model.buffers()
+        if buffer.device.type != "meta" and not isinstance(buffer, FakeTensor)
+    ]
     try:
         model.eval()
         yield

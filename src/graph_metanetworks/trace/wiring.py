@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from graph_metanetworks.symmetry.axes import Dim, fixed
+from graph_metanetworks.symmetry.axes import Dim
 from graph_metanetworks.trace.labels import (
     NOTHING,
     canonical,
@@ -36,7 +36,7 @@ def label_along(trace: Interpreter, value: Value, shape: Sequence[int], dim: int
     else:
         found = [label for label in value.labels if not pattern(label)][:1]
     if len(found) == 1:
-        label = complete(trace, found[0], value, dim)
+        label = complete(trace, found[0], value)
     elif found:
         label = _product(trace, value, shape, found)
     else:
@@ -46,15 +46,13 @@ def label_along(trace: Interpreter, value: Value, shape: Sequence[int], dim: int
     return label
 
 
-def complete(trace: Interpreter, label: Tensor, value: Value, dim: int) -> Tensor:
+def complete(trace: Interpreter, label: Tensor, value: Value) -> Tensor:
     """Give the places that no node stands for (padding, unwritten memory) constant nodes."""
     small = compact(label, pattern(label))
     if not bool((small == NOTHING).any()):
         return label
-    along = pattern(label) & {dim} or pattern(label)
-    numbers = trace.builder.label(
-        "constant", trace.path, small.shape, [fixed(n) for n in small.shape], along, 0
-    )
+    dims = [axes if n > 1 else [] for axes, n in zip(value.dims, small.shape, strict=True)]
+    numbers = trace.builder.label("constant", trace.path, small.shape, dims, pattern(label), 0)
     return canonical(torch.where(small == NOTHING, numbers, small)).expand(label.shape)
 
 

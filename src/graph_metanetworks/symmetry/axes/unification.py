@@ -16,6 +16,7 @@ from graph_metanetworks.symmetry.axes.axis import (
     parents,
     parts_of,
     pin,
+    variables,
 )
 from graph_metanetworks.symmetry.axes.cutting import refine_cases, split_concat, split_product
 
@@ -60,6 +61,10 @@ def _merge(a: Axis, b: Axis, reason: str) -> None:
         pin([b], a.reason or reason)
     if a.form is None and b.form is not None:
         a, b = b, a
+    if isinstance(a.form, Cases) and b in set(variables([a])):  # like one of its own cases: like all
+        collapse(a, reason)
+        unify([a], [b], reason)
+        return
     if b.form is None:
         if a.form is None:
             a.generic = a.generic and b.generic

@@ -115,6 +115,8 @@ def _scores(call: Call, queries: Tensor, keys: Tensor, space: tuple, dims: list[
 @rule("_softmax", "_safe_softmax", "_log_softmax", "softmax", "log_softmax")
 def softmax(call: Call) -> Value:
     value = call.value("self")
+    if value.dims:
+        call.trace.mixes_along(value.dims, [call["dim"] % len(value.dims)])
     if value.is_weight:
         return value.arithmetic(value.dims)
     for label in value.labels:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from graph_metanetworks.symmetry.axes import Dim, is_pinned, leaves, pin, unify, unify_dims
+from graph_metanetworks.symmetry.axes import Dim, fixed, is_pinned, leaves, pin, unify, unify_dims
 from graph_metanetworks.trace import binding, wiring
 from graph_metanetworks.trace.interpreter import Call
 from graph_metanetworks.trace.labels import compact, pattern, varies
@@ -68,6 +68,8 @@ def contract(call: Call, x: Value, w: Value, x_shape: Shape3, w_shape: Shape3) -
     shape = (max(x_shape[0], w_shape[0]), x_shape[1], w_shape[2])
     joint = [*dims, x.dims[2]]
     call.trace.seen(joint, activation=True)
+    call.trace.mixes_along(x.dims, [2])
+    call.trace.mixes_along(w.dims, [1])
     if 0 in (*x_shape, *w_shape):
         return Value(max(x.role, w.role), dims)
     if Role.ACTIVATION not in (x.role, w.role):
@@ -153,7 +155,7 @@ def add_bias(call: Call, result: Value, bias: TensorRef | None, kind: str, first
     if bias is None:
         return result
     value = call.use(bias)
-    shape = call.out.shape
+    shape = tuple(max(1, n) for n in call.out.shape)  # labels of an empty tensor are those of one place
     first = len(shape) - bias.ndim if first is None else first
     for index, (length, dim) in enumerate(zip(bias.shape, value.dims, strict=True), first):
         if length > 1:
@@ -235,5 +237,5 @@ def solve(call: Call) -> list[Value]:
         pin(last.dims[batch], call.name)
     behind = wiring.nodes_behind(*values)
     first = Value(Role.ACTIVATION, last.dims, behind=behind)
-    rest = [Value(Role.CONSTANT, [[] for _ in ref.shape]) for ref in call.outs[1:]]
+    rest = [Value(Role.ACTIVATION, [fixed(n) for n in ref.shape]) for ref in call.outs[1:]]
     return [first, *rest]

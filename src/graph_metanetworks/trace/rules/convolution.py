@@ -18,6 +18,8 @@ def convolution(call: Call) -> Value:
     x, w = call.use("input"), call.use("weight")
     for dim in x.dims[2:] + w.dims[2:]:
         pin(dim, "place in a convolution")
+    call.trace.mixes_along(x.dims, range(2, call["input"].ndim))
+    call.trace.mixes_along(w.dims, range(2, call["weight"].ndim))
     out_channels = _channel_axes(call, x, w)
     dims = [x.dims[0], out_channels, *(fixed(n, "place") for n in call.out.shape[2:])]
     call.trace.seen([w.dims[0], w.dims[1]])
@@ -92,6 +94,7 @@ def unfold(call: Call) -> Value:
     ref, value = call["self"], call.value("self")
     for dim in value.dims[2:]:
         pin(dim, "place in a patch")
+    call.trace.mixes_along(value.dims, range(2, ref.ndim))
     batch, channels = ref.shape[:2]
     places = call.out.shape[1] // channels
     dims = [value.dims[0], leaves(value.dims[1]) + fixed(places), fixed(call.out.shape[2])]

@@ -75,6 +75,7 @@ def index(call: Call) -> Value:
     used = [d for d, i in enumerate(given) if i is not None]
     for dim in used:
         pin(value.dims[dim], "indexed dimension")
+    call.trace.mixes_along(value.dims, used)
     for one in chosen:
         for dim in call.value(one).dims:
             pin(dim, "index")
@@ -148,6 +149,7 @@ def _masked(call: Call, chosen: list[TensorRef]) -> Value:
         return binding.opaque(call)[0]
     for dim in [*value.dims[:count], *call.value(chosen[0]).dims]:
         pin(dim, "mask")
+    call.trace.mixes_along(value.dims, range(count))
     dims = [fixed(call.out.shape[0], "mask"), *value.dims[count:]]
     role = max(value.role, call.value(chosen[0]).role)
     if role == Role.WEIGHT:
@@ -166,6 +168,7 @@ def index_select(call: Call) -> Value:
     ref, value = call["self"], call.value("self")
     dim = call["dim"] % ref.ndim
     pin(value.dims[dim], "indexed dimension")
+    call.trace.mixes_along(value.dims, [dim])
     dims = [fixed(call.out.shape[dim]) if i == dim else d for i, d in enumerate(value.dims)]
     if value.is_weight and call.value("index").is_activation:
         features = [d for d in range(ref.ndim) if d != dim]
@@ -195,6 +198,7 @@ def gather(call: Call) -> Value:
     dim = call["dim"] % max(1, ref.ndim)
     pin(value.dims[dim], "indexed dimension")
     pin(indices.dims[dim], "index")
+    call.trace.mixes_along(value.dims, [dim])
     for i in range(ref.ndim):
         if i == dim:
             continue
@@ -227,8 +231,10 @@ def scatter(call: Call) -> Value:
     dim = call["dim"] % max(1, ref.ndim)
     pin(value.dims[dim], "indexed dimension")
     pin(indices.dims[dim] if where.ndim == ref.ndim else indices.dims[0], "index")
+    call.trace.mixes_along(value.dims, [dim])
     if written:
         pin(written.dims[dim], "index")
+        call.trace.mixes_along(written.dims, [dim])
     for i in range(ref.ndim):
         if i == dim:
             continue
@@ -275,6 +281,7 @@ def index_put(call: Call) -> Value:
             pin(d, "index")
     for d in used:
         pin(value.dims[d], "indexed dimension")
+    call.trace.mixes_along(value.dims, used)
     first = used[0] if used == list(range(used[0], used[-1] + 1)) else 0
     columns: list[Dim | None] = [value.dims[d] for d in range(ref.ndim) if d not in used]
     lengths: list[int] = [ref.shape[d] for d in range(ref.ndim) if d not in used]

@@ -18,6 +18,7 @@ def ordered(call: Call) -> list[Value]:
     dims = [given] if isinstance(given, int) else list(given)
     for dim in dims:
         pin(value.dims[dim], call.name)
+    call.trace.mixes_along(value.dims, [dim % ndim for dim in dims if ndim])
     if call.name in ("roll", "flip"):
         return [value.moved(value.dims, call.rerun)]
     if value.is_weight:

@@ -44,6 +44,7 @@ def resample(call: Call) -> list[Value]:
     first = ref.ndim - spatial
     for dim in value.dims[first:]:
         pin(dim, f"place in {call.name}")
+    call.trace.mixes_along(value.dims, range(first, ref.ndim))
     if value.is_weight:
         kept = [
             Value(Role.WEIGHT, [*value.dims[:first], *map(fixed, out.shape[first:])]) for out in call.outs
@@ -75,6 +76,7 @@ def grid_sample(call: Call) -> Value:
     unify(value.dims[0], grid.dims[0], call.name)
     for dim in [*value.dims[2:], grid.dims[-1]]:
         pin(dim, "place in a grid")
+    call.trace.mixes_along(value.dims, range(2, call["input"].ndim))
     dims = [*value.dims[:2], *grid.dims[1:-1]]
     if not value.is_weight:
         kept = [

@@ -111,6 +111,7 @@ def slice_(call: Call) -> Value:
     start = max(0, min(total, start + total if start < 0 else start))
     if step == 1:
         return moved(call, narrow(value.dims, dim, start, length))
+    call.trace.mixes_along(value.dims, [dim])
     outer, inner = cut(value.dims[dim], length) if total == length * step else ([], [])
     if outer and start < step:
         pin(inner, "a strided slice")
@@ -289,6 +290,7 @@ def pad(call: Call) -> Value:
     amounts = list(call.get("pad", "padding"))
     dims = list(value.dims)
     grows = [out.shape[d] != ref.shape[d] for d in range(ref.ndim)]
+    call.trace.mixes_along(dims, [d for d, grown in enumerate(grows) if grown])
     for index in range(len(amounts) // 2):
         dim = ref.ndim - 1 - index
         before, after = amounts[2 * index : 2 * index + 2]
