@@ -14,7 +14,7 @@ from math import prod
 import torch
 from torch import Tensor
 
-from graph_metanetworks.symmetry.axes import Dim, is_pinned, leaves, variables
+from graph_metanetworks.symmetry.axes import Dim, is_pinned, leaves, narrow, variables
 from graph_metanetworks.trace.builder import Builder, Edges, Loose
 from graph_metanetworks.trace.coverage import Coverage
 from graph_metanetworks.trace.labels import NOTHING, View, lay_along, pairs, pattern
@@ -125,9 +125,26 @@ def _attach_by_axes(
         depth = max(0, builder.depths(ends[0])[1] - 1)
         ends.insert(0, builder.node("parameter", near.path, depth).view([1] * len(shape)))
     source, target = (end.expand(shape) for end in ends)
-    whole = bool((missing >= 0).all())
-    view = View.whole(near.parameter, shape) if whole else View(near.parameter, missing)
+    view = View.whole(near.parameter, shape)
+    box = _box(missing)
+    if box is None:
+        builder.attach(kind, View(near.parameter, missing), dims, source, target, near.path)
+        return
+    for dim, (start, length) in enumerate(box):
+        dims = narrow(dims, dim, start, length)
+        view = view.moved(lambda label, d=dim, s=start, n=length: label.narrow(d, s, n))
+        source, target = source.narrow(dim, start, length), target.narrow(dim, start, length)
     builder.attach(kind, view, dims, source, target, near.path)
+
+
+def _box(missing: Tensor) -> list[tuple[int, int]] | None:
+    """The range (start, length) along each dimension, if the missing elements fill a box."""
+    where = (missing != NOTHING).nonzero()
+    low, high = where.min(dim=0).values, where.max(dim=0).values
+    lengths = high - low + 1
+    if int(lengths.prod()) != len(where):
+        return None
+    return list(zip(low.tolist(), lengths.tolist(), strict=True))
 
 
 def _hub(builder: Builder, near: Loose) -> Tensor:

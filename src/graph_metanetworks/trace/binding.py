@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from graph_metanetworks.symmetry.axes import Dim, fixed, leaves, parents, pin, variables
+from graph_metanetworks.symmetry.axes import Dim, fixed, is_pinned, leaves, parents, pin, variables
 from graph_metanetworks.trace import wiring
 from graph_metanetworks.trace.builder import Loose
 from graph_metanetworks.trace.labels import View, canonical, compact, pattern
@@ -82,12 +82,25 @@ def _bind_view(trace: Interpreter, kind: str, view: View, value: Value, shape: t
     sites |= _depended_on(dims, sites, varying)
     depth = builder.depths(target)[1]
     if sites and view.label.device.type != "meta":  # repeated rows (of a batch) are one site
-        rows = [compact(view.label, sites)]
-        source = builder.label_like(kind, trace.path, shape, dims, rows, max(0, depth - 1))
-        builder.groups[-1].indexed = True
+        source = _distinct_sites(trace, kind, compact(view.label, sites), shape, dims, max(0, depth - 1))
     else:
         source = source_nodes(trace, kind, shape, dims, sites, depth)
     builder.attach(kind, view, dims, source, target, trace.path, sites)
+
+
+def _distinct_sites(
+    trace: Interpreter, kind: str, rows: Tensor, shape: tuple[int, ...], dims: Sequence[Dim], depth: int
+) -> Tensor:
+    """Nodes for the places of a table, however often and in whatever order they were looked up."""
+    builder = trace.builder
+    if all(is_pinned(dims[d]) for d in pattern(rows)):
+        elements, place = rows.unique(return_inverse=True)
+        nodes = builder.nodes(kind, trace.path, fixed(elements.numel()), elements.numel(), depth)
+        source = nodes[place].expand(shape)
+    else:
+        source = builder.label_like(kind, trace.path, shape, dims, [rows], depth)
+    builder.groups[-1].indexed = True
+    return source
 
 
 def _depended_on(dims: Sequence[Dim], sites: set[int], varying: set[int]) -> set[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -63,7 +64,7 @@ def finish(
     shapes = {p.name: p.shape for p in parameters}
     attach_the_rest(builder, shapes, dims)
     _settle(trace)
-    blocks = make_blocks(builder, shapes)
+    blocks, kept = _without_lone_nodes(builder, make_blocks(builder, shapes))
     _set_depths(builder, blocks)
     by_name = {
         name: tuple(leaves(dim) for dim in dims[p.name]) for p in parameters for name in (p.name, *p.tied)
@@ -76,14 +77,15 @@ def finish(
         symmetry=Symmetry(by_name, nodes, builder.num_nodes),
         ignored=ignored,
         notes=tuple(dict.fromkeys(trace.notes)),
-        node_head=None if node_head is None else _padded(node_head, builder.num_nodes),
+        node_head=None if node_head is None else _of_nodes(kept, node_head),
         name=name,
     )
 
 
-def _padded(node_head: Tensor, num_nodes: int) -> Tensor:
-    """Nodes that were made afterwards belong to no head."""
-    return torch.nn.functional.pad(node_head, (0, num_nodes - node_head.numel()), value=-1)
+def _of_nodes(nodes: Tensor, node_head: Tensor) -> Tensor:
+    """The heads of the given nodes; nodes that were made afterwards belong to none."""
+    later = max(0, int(nodes.max()) + 1 - node_head.numel())
+    return torch.nn.functional.pad(node_head, (0, later), value=-1)[nodes]
 
 
 def _node_group(group) -> NodeGroup:
@@ -139,6 +141,26 @@ def _follow_what_was_read(dim: Dim, reached: set[Axis]) -> None:
 
 def _settle(trace: Interpreter) -> None:
     settle([*trace.types, *([group.dim] for group in trace.builder.groups)])
+
+
+def _without_lone_nodes(builder: Builder, blocks: list[EdgeBlock]) -> tuple[list[EdgeBlock], Tensor]:
+    """Drop groups that no edge touches (results of weights attached elsewhere); and say which remain."""
+    touched = torch.zeros(builder.num_nodes, dtype=torch.bool, device="cpu")
+    for block in blocks:
+        touched[block.source.reshape(-1)] = True
+        touched[block.target.reshape(-1)] = True
+    groups = [g for g in builder.groups if bool(touched[g.start : g.start + g.size].any())]
+    kept = torch.cat([torch.arange(g.start, g.start + g.size, device="cpu") for g in groups])
+    if len(groups) == len(builder.groups):
+        return blocks, kept
+    number = torch.full((builder.num_nodes,), -1, dtype=torch.int64, device="cpu")
+    start = 0
+    for group in groups:
+        number[group.start : group.start + group.size] = torch.arange(start, start + group.size, device="cpu")
+        group.start = start
+        start += group.size
+    builder.reset(groups, start)
+    return [replace(b, source=number[b.source], target=number[b.target]) for b in blocks], kept
 
 
 def _tell_pooled_apart(builder: Builder) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from graph_metanetworks.symmetry.axes import Dim
+from graph_metanetworks.symmetry.axes import Dim, part_of
 from graph_metanetworks.trace.labels import (
     NOTHING,
     canonical,
@@ -48,12 +48,27 @@ def label_along(trace: Interpreter, value: Value, shape: Sequence[int], dim: int
 
 def complete(trace: Interpreter, label: Tensor, value: Value) -> Tensor:
     """Give the places that no node stands for (padding, unwritten memory) constant nodes."""
-    small = compact(label, pattern(label))
+    small = compact(label, pattern(label)).clone()
     if not bool((small == NOTHING).any()):
         return label
+    builder = trace.builder
+    if len(pattern(label)) == 1:
+        (dim,) = pattern(label)
+        line = small.view(-1)
+        for start, stop in _runs(line == NOTHING):
+            axes = part_of(value.dims[dim], start, stop - start)
+            line[start:stop] = builder.nodes("constant", trace.path, axes, stop - start, 0)
+        return small.expand(label.shape)
     dims = [axes if n > 1 else [] for axes, n in zip(value.dims, small.shape, strict=True)]
-    numbers = trace.builder.label("constant", trace.path, small.shape, dims, pattern(label), 0)
+    numbers = builder.label("constant", trace.path, small.shape, dims, pattern(label), 0)
     return canonical(torch.where(small == NOTHING, numbers, small)).expand(label.shape)
+
+
+def _runs(mask: Tensor) -> list[tuple[int, int]]:
+    """Ranges in which a vector of truth values is true."""
+    edges = torch.nn.functional.pad(mask.int(), (1, 1)).diff()
+    starts, stops = (edges == 1).nonzero().reshape(-1), (edges == -1).nonzero().reshape(-1)
+    return list(zip(starts.tolist(), stops.tolist(), strict=True))
 
 
 def _product(trace: Interpreter, value: Value, shape: Sequence[int], labels: list[Tensor]) -> Tensor:
@@ -184,6 +199,20 @@ def _join_partial(
     filled_first = torch.where(overlap, first, only)
     filled_second = torch.where(overlap, second, only)
     return join_labels(trace, kind, canonical(filled_first), canonical(filled_second), shape, dims)
+
+
+def own_nodes(
+    trace: Interpreter, label: Tensor, others: Sequence[Tensor], shape: Sequence[int], dims: list[Dim]
+) -> Tensor:
+    """The label, or copies of its nodes if they stand beside themselves (a channel and its negative)."""
+    nodes = compact(label, pattern(label)).reshape(-1)
+    if not any(bool(torch.isin(nodes, compact(x, pattern(x)).reshape(-1)).any()) for x in others):
+        return label
+    builder = trace.builder
+    depth = builder.depths(label)[1] + 1
+    copies = builder.label_like("copy", trace.path, shape, dims, [label], depth)
+    builder.connect("copy", label, copies, trace.path)
+    return copies
 
 
 # ------------------------------------------------------------------ operations that no label follows

@@ -213,7 +213,8 @@ def _cat_activations(
         for ref, value in zip(parts, values, strict=True):
             if value.is_weight:
                 value = _lift_along(call, value, ref, dim)
-            pieces.append(wiring.label_along(trace, value, ref.shape, dim).expand(ref.shape))
+            label = wiring.label_along(trace, value, ref.shape, dim).expand(ref.shape)
+            pieces.append(wiring.own_nodes(trace, label, pieces, ref.shape, value.dims))
         return {"labels": [canonical(torch.cat(pieces, dim))]}
     shape = [1 if i == dim else n for i, n in enumerate(call.out.shape)]
     inner = [[] if i == dim else d for i, d in enumerate(dims)]
