@@ -1,11 +1,13 @@
 """Networks made to break the tracer, against every oracle and against symmetries derived by hand."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor
 
 import graph_metanetworks as gmn
-from adversarial import CASES
+from adversarial import CASES, Case
 from graph_metanetworks import testing
 
 
@@ -23,13 +25,16 @@ def through_numpy(h: Tensor) -> Tensor:
     return torch.cat([h, torch.from_numpy(weighted).to(h)], 1)
 
 
-def test_values_that_pass_through_numpy_are_refused_or_pinned() -> None:
-    """PyTorch does not see what numpy does; the channels that went there must not be permuted."""
-    case = next(iter(CASES.values()))
-    model = type(case)(through_numpy).network()
-    try:
-        graph = gmn.trace(model, case.example())
-    except gmn.TraceError as error:
-        assert "numpy" in str(error)
-        return
-    testing.assert_function_kept(graph, model, case.example())
+def through_a_list(h: Tensor) -> Tensor:
+    return h * (torch.tensor(h.tolist()) * torch.arange(8)).to(h).sum()
+
+
+@pytest.mark.parametrize("function", [through_numpy, through_a_list])
+def test_values_that_leave_pytorch(function: Callable[[Tensor], Tensor]) -> None:
+    """They are refused, naming the way out; if asked to trace on, no symmetry is claimed there."""
+    model, x = Case(function).network(), Case.example()
+    with pytest.raises(gmn.TraceError, match=r"(numpy|tolist).*test_adversarial\.py:\d+"):
+        gmn.trace(model, x)
+    graph = gmn.Tracer(unknown="pin").trace(model, x)
+    assert graph.notes
+    testing.assert_function_kept(graph, model, x)

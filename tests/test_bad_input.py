@@ -120,10 +120,13 @@ def test_a_parameter_whose_effect_is_thrown_away() -> None:
     refused(model, X, error=gmn.UnusedParameters, names=["first.weight", "first.bias"])
 
 
+def to_numpy(x: Tensor) -> Tensor:
+    return torch.from_numpy(x.detach().numpy() + 1)
+
+
 def test_a_parameter_that_leaves_pytorch() -> None:
-    """What numpy computes cannot be followed; the layer before it does not reach the output."""
-    model = Between(lambda x: torch.from_numpy(x.detach().numpy() + 1))
-    refused(model, X, names=["first.weight"])
+    """What numpy computes cannot be followed."""
+    refused(Between(to_numpy), X, names=["numpy", "'body.middle'", line_of(to_numpy), "gmn.declare"])
 
 
 # ------------------------------------------------------------------ models that cannot be traced

@@ -1,17 +1,17 @@
 """The symmetry of each architecture, derived by hand from its definition.
 
-The oracles show that what is claimed holds; only these counts show that nothing is missed. Each entry lists the axes
-that can be permuted independently: `n` for one set of n neurons, `each(m, n)` for m sets of n neurons that are
-permuted independently of one another (the dimensions of m heads).
+The oracles show that what is claimed holds; only these counts show that nothing is missed. Each entry
+lists the axes that can be permuted independently: `n` for one set of n neurons, `each(m, n)` for m sets
+of n neurons that are permuted independently of one another (the dimensions of m heads).
 """
 
 from math import lgamma, prod
 
 import pytest
-from traced import traced
 
 from graph_metanetworks import Symmetry
 from graph_metanetworks.symmetry.axes import parents
+from traced import traced
 
 Axis = tuple[int, int]  # (size, number of sets that are permuted independently)
 
@@ -21,7 +21,7 @@ def each(sets: int, size: int) -> Axis:
 
 
 def attention(heads: int, dot: int, value: int) -> list[Axis]:
-    """Heads among themselves; the dimensions of query and key together, and of the value, within each head."""
+    """Heads among themselves; within each head the dimensions of query and key together, and of the value."""
     return [(heads, 1), each(heads, dot), each(heads, value)]
 
 

@@ -16,7 +16,6 @@ ESCAPES: dict[str, Case] = {
     "a weighted sum as a number": Case(lambda h: h * (h * ramp(h)).sum().item(), ""),
     "a choice by a weighted sum": Case(lambda h: h * 2 if (h * ramp(h)).sum() > 0 else h * 3, ""),
     "a choice by a sum": Case(lambda h: h * 2 if h.sum() > 0 else h * 3, "8"),
-    "a list of numbers": Case(lambda h: h * (torch.tensor(h.tolist()).to(h) * ramp(h)).sum(), ""),
     "the largest channel's number": Case(lambda h: h * float(h.mean(0).argmax().item()), ""),
     "a loop of data-dependent length": Case(lambda h: sum((h for _ in range(int(3 * h[0, 3].abs()))), h)),
     "a count": Case(lambda h: h * float(len((h > 0).nonzero())), None),

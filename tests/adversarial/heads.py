@@ -61,7 +61,7 @@ HEADS: dict[str, Case] = {
     "padded across, summed": Case(lambda h: F.pad(split(h), (0, 0, 1, 0)).sum(1)),
     "repeated": Case(lambda h: split(h).repeat(1, 2, 1)),
     "each repeated": Case(lambda h: split(h).repeat_interleave(2, 1)),
-    "with one of them": Case(lambda h: torch.cat([split(h), split(h)[:, :1]], 1), "4 4"),
+    "with one of them": Case(lambda h: torch.cat([split(h), split(h)[:, :1]], 1)),
     "rotated and added": Case(lambda h: torch.cat([split(h)[:, 1:], split(h)[:, :1]], 1) + split(h)),
     "one added to the other": Case(lambda h: split(h)[:, 0] + split(h)[:, 1]),
     "one of them alone": Case(lambda h: split(h)[:, 0] * 3, "4 4"),
@@ -84,6 +84,6 @@ HEADS: dict[str, Case] = {
     "summed over two of three": Case(lambda h: h.view(4, 2, 2, 2).mean((1, 3)), "2 2 2"),
     "samples split too": Case(lambda h: h.view(-1).view(8, 4).t().reshape(4, 8)),
     "samples summed in pairs": Case(lambda h: h.reshape(2, 16).sum(0).expand(4, 16)),
-    "cross products": Case(lambda h: torch.linalg.cross(h[:, :3], h[:, 3:6])),
+    "cross products": Case(lambda h: torch.cat([torch.linalg.cross(h[:, :3], h[:, 3:6]), h[:, 6:]], 1), "2"),
     "pixels": Case(lambda h: F.pixel_shuffle(h.view(4, 8, 1, 1), 2)),
 }
