@@ -152,11 +152,18 @@ def test_an_expanded_parameter_and_slices_of_one_memory() -> None:
     testing.assert_all(model, torch.randn(4, 5))
 
 
-@pytest.mark.parametrize("shape", [(1, 5), (5,), (1, 1, 5), (0, 5)], ids=str)
-def test_batches_of_one_or_none(shape: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("shape", [(1, 5), (5,), (1, 1, 5)], ids=str)
+def test_batches_of_one(shape: tuple[int, ...]) -> None:
     model = nn.Sequential(nn.Linear(5, 8), nn.Softmax(-1), nn.Linear(8, 3))
     graph = gmn.trace(model, torch.randn(shape))
     assert_same_graph(gmn.trace(model, torch.randn(4, 5)), graph)
+
+
+def test_an_empty_batch() -> None:
+    """Shows nothing of what the network does with its channels."""
+    model = nn.Sequential(nn.Linear(5, 8), nn.Softmax(-1), nn.Linear(8, 3))
+    with pytest.raises(gmn.TraceError, match=r"empty.*\(0, 5\)"):
+        gmn.trace(model, torch.randn(0, 5))
 
 
 @pytest.mark.parametrize("name", ["cnn-2d-batch-norm-flatten", "attention-packed-qkv", "vision-transformer"])
