@@ -125,7 +125,9 @@ def _fitting_label(trace: Interpreter, varying: set[int], value: Value, shape: t
 
     found = max(value.labels, key=fit, default=None)
     if found is not None and (not varying or pattern(found) & varying):
-        return found
+        full = wiring.complete(trace, found, value)
+        value.labels = [full if label is found else label for label in value.labels]
+        return full
     usual = 1 if len(shape) > 3 else len(shape) - 1  # where channels are, for a lone number
     along = max(varying) if varying else usual
     if found is None and value.is_activation and shape:

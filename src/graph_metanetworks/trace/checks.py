@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from torch import nn
+from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.jit import ScriptModule
 from torch.nn.parameter import is_lazy
 
 from graph_metanetworks.errors import TraceError
+
+
+def check_example(inputs: list[tuple[str, Tensor]]) -> None:
+    """Refuse an example that shows nothing of what the network does."""
+    for name, tensor in inputs:
+        if not tensor.numel():
+            raise TraceError(
+                f"the example is empty: '{name}' has shape {tuple(tensor.shape)}. Pass at least one sample."
+            )
 
 
 def check(model: nn.Module) -> None:

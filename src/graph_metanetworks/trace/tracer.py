@@ -16,7 +16,7 @@ import graph_metanetworks.trace.modules
 import graph_metanetworks.trace.rules  # noqa: F401  (registers the rules)
 from graph_metanetworks.errors import TraceError, UnusedParameters
 from graph_metanetworks.graph import Parameter, ParameterGraph
-from graph_metanetworks.trace.checks import check
+from graph_metanetworks.trace.checks import check, check_example
 from graph_metanetworks.trace.declare import is_declared
 from graph_metanetworks.trace.finish import finish
 from graph_metanetworks.trace.interpreter import Interpreter
@@ -83,6 +83,7 @@ class Tracer:
             tape = Tape(has_rule, snapshot=snapshot)
             convert = _to_meta if state.is_abstract else _without_fake
             args, kwargs = tree_map_only(Tensor, convert, (args, kwargs))
+            check_example(_named_inputs(args, kwargs))
             result = self._run(model, state, tape, args, kwargs)
             # the caller's default device and other function modes are not meant for our own tensors
             with torch._C.DisableTorchFunction():

@@ -164,8 +164,9 @@ def join_labels(
     both = pairs(first, second)
     if bool((both[0] == both[1]).all()):
         return first
-    if bool((both == NOTHING).any()):
+    if bool(((both == NOTHING).sum(0) == 1).any()):
         return _join_partial(trace, kind, first, second, shape, dims)
+    both = both[:, both[0] != NOTHING]
     builder = trace.builder
     (low_a, high_a), (low_b, high_b) = builder.depths(first), builder.depths(second)
     count = both.size(1)
@@ -178,6 +179,8 @@ def join_labels(
     name = "sum" if kind == "residual" else kind
     depth = max(high_a, high_b) + 1
     new = builder.label_like(name, trace.path, shape, dims, [first, second], depth)
+    if bool((compact(first, pattern(first)) == NOTHING).any()):
+        new = canonical(torch.where(first == NOTHING, NOTHING, new))
     builder.connect(kind, first, new, trace.path)
     builder.connect(kind, second, new, trace.path)
     return new
