@@ -135,7 +135,8 @@ class ParameterGraph:
             raise StateDictMismatch("edge_values needs a state dict: graph.edge_values(model.state_dict()).")
         if len(state_dicts) > 1:
             return torch.stack([self.edge_values(one) for one in state_dicts], dim=-1)
-        values = self._checked(state_dicts[0])
+        (state_dict,) = state_dicts
+        values = self._checked(state_dict)
         first = values[self.parameters[0].name]
         channels = first.shape[len(self.parameters[0].shape) :]
         dtype = first.dtype
@@ -201,7 +202,6 @@ class ParameterGraph:
                     f"'{parameter.name}' is a {type(value).__name__}, not a tensor of {self.name}. Pass "
                     "model.state_dict()."
                 )
-            value = value.detach()
             own = value.shape[len(parameter.shape) :]
             channels = own if channels is None else channels
             fits = tuple(value.shape[: len(parameter.shape)]) == parameter.shape

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from graph_metanetworks.symmetry.axes import Dim, fixed, part_of, pin, unify
 from graph_metanetworks.trace.builder import Attention, Builder, Nodes
+from graph_metanetworks.trace.duties import spread_back
 
 
 def forget_other_products(builder: Builder) -> None:
@@ -30,15 +31,28 @@ def index_heads(builder: Builder) -> Tensor:
     Returns the head of each node, -1 for nodes outside attention. [N]
     """
     merged = torch.arange(builder.num_nodes, device="cpu")
-    index = torch.full((builder.num_nodes,), -1, dtype=torch.int64, device="cpu")
+    index = torch.zeros(builder.num_nodes, dtype=torch.int64, device="cpu")  # head + 1
     for attention in builder.attentions:
         heads = attention.heads
         pin(heads.dim, "heads told apart by index")
         merged[heads.start : heads.start + heads.size] = heads.start
         for nodes, number in attention.head_of:
-            index[nodes] = number
+            index[nodes] = number + 1
+    spread_back(builder, index)
     kept = _merge_nodes(builder, merged)
-    return index[kept]
+    _drop_heads_without_scores(builder)
+    return index[kept] - 1
+
+
+def _drop_heads_without_scores(builder: Builder) -> None:
+    """Where queries, keys and values share their nodes, an index leaves nothing for a head node to say."""
+    scored = {id(builder.group_of(int(e.target[0]))) for e in builder.edges if e.kind == "head"}
+    heads = {id(attention.heads) for attention in builder.attentions} - scored
+    builder.edges = [
+        edges
+        for edges in builder.edges
+        if edges.view is not None or id(builder.group_of(int(edges.source[0]))) not in heads
+    ]
 
 
 def share_middle(builder: Builder) -> list[str]:

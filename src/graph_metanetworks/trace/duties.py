@@ -33,7 +33,7 @@ def _duty_of_nodes(builder: Builder) -> Tensor:
         labels = [("query", attention.queries), ("key", attention.keys)]
         for name, label in labels + [("value", values) for values in attention.values]:
             _assign(duty, compact(label, pattern(label)), name)
-    _spread_back(builder, duty)
+    spread_back(builder, duty)
     context = {id(group) for group in builder.groups if group.kind == "context"}
     for edges in builder.edges:
         weight = edges.view is not None and edges.kind == "linear weight"
@@ -48,8 +48,11 @@ def _assign(duty: Tensor, label: Tensor, name: str) -> None:
     duty[nodes[duty[nodes] == 0]] = DUTIES.index(name)
 
 
-def _spread_back(builder: Builder, duty: Tensor) -> None:
-    """Nodes that feed nothing but queries (before a rotation or a norm, say) are queries too."""
+def spread_back(builder: Builder, mark: Tensor) -> None:
+    """Nodes that feed nothing but queries (before a rotation or a norm, say) are marked as those are.
+
+    `mark` has a number for each node, 0 for those not marked, and is changed in place. [N]
+    """
     feeds_weights = torch.zeros(builder.num_nodes, dtype=torch.bool, device="cpu")
     structural = []
     for edges in builder.edges:
@@ -62,12 +65,12 @@ def _spread_back(builder: Builder, duty: Tensor) -> None:
     source = torch.cat([e.source for e in structural])
     target = torch.cat([e.target for e in structural])
     for _ in range(3):
-        low = torch.full_like(duty, len(DUTIES)).scatter_reduce_(0, source, duty[target], "amin")
-        high = torch.zeros_like(duty).scatter_reduce_(0, source, duty[target], "amax")
-        found = (low == high) & (high > 0) & (duty == 0) & ~feeds_weights
+        low = torch.full_like(mark, int(mark.max()) + 1).scatter_reduce_(0, source, mark[target], "amin")
+        high = torch.zeros_like(mark).scatter_reduce_(0, source, mark[target], "amax")
+        found = (low == high) & (high > 0) & (mark == 0) & ~feeds_weights
         if not bool(found.any()):
             return
-        duty[found] = high[found]
+        mark[found] = high[found]
 
 
 def _by_duty(edges: Edges, duty: Tensor) -> list[Edges]:

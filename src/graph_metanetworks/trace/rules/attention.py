@@ -79,7 +79,7 @@ def _context(call: Call, heads: Tensor, values: Tensor, shape: tuple, dims: list
     for attention in builder.attentions_in(heads):
         attention.confirmed = True
         attention.values.append(values)
-        attention.head_of.append(_head_of(attention, heads, values))
+        attention.head_of += [_head_of(attention, heads, label) for label in (values, context)]
     return context
 
 

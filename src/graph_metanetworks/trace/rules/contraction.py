@@ -26,7 +26,7 @@ def matrix_product(call: Call) -> Value:
     return product(call, call["self"], call["mat2"])
 
 
-@rule("addmm", "baddbmm", "addbmm")
+@rule("addmm", "baddbmm")
 def matrix_product_plus(call: Call) -> Value:
     result = product(call, call.get("mat1", "batch1"), call.get("mat2", "batch2"))
     return add_bias(call, result, call["self"], "linear bias")
