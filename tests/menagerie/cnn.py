@@ -45,9 +45,7 @@ for dimensions, size in SIZE.items():
         "batch-norm-without-affine": partial(averaged, partial(batch, affine=False)),
         "batch-norm-flatten": partial(flattened, batch),
         "group-norm": partial(flattened, partial(nn.GroupNorm, 2)),
-        "layer-norm": partial(
-            averaged, lambda channels, size=size: nn.LayerNorm((channels, *size))
-        ),
+        "layer-norm": partial(averaged, lambda channels, size=size: nn.LayerNorm((channels, *size))),
         # Instance norm subtracts the mean of each channel, so no bias before it is visible.
         "instance-norm": partial(flattened, instance, bias=False),
         "instance-norm-affine": partial(averaged, partial(instance, affine=True), bias=False),

@@ -79,9 +79,7 @@ def llama() -> nn.Module:
 @decoder("hf-llama-eager-attention", float64=False)
 def llama_eager() -> nn.Module:
     """Return Llama with attention written out and biases everywhere."""
-    config = hf.LlamaConfig(
-        **DECODER, attention_bias=True, mlp_bias=True, attn_implementation="eager"
-    )
+    config = hf.LlamaConfig(**DECODER, attention_bias=True, mlp_bias=True, attn_implementation="eager")
     return hf.LlamaForCausalLM(config)
 
 

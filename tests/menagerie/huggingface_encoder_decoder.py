@@ -59,9 +59,7 @@ def bart() -> nn.Module:
     return hf.BartForConditionalGeneration(config)
 
 
-@encoder_decoder(
-    "hf-whisper", example=inputs(input_features=normal(2, 7, 16), decoder_input_ids=target)
-)
+@encoder_decoder("hf-whisper", example=inputs(input_features=normal(2, 7, 16), decoder_input_ids=target))
 def whisper() -> nn.Module:
     """Return Whisper, an encoder of spectrograms and a decoder of text."""
     config = hf.WhisperConfig(

@@ -11,9 +11,7 @@ from torch import nn
 from .architecture import architecture
 from .inputs import inputs, normal, tokens
 
-vision = partial(
-    architecture, family="transformers", example=inputs(pixel_values=normal(2, 3, 16, 16))
-)
+vision = partial(architecture, family="transformers", example=inputs(pixel_values=normal(2, 3, 16, 16)))
 
 PATCHES = {
     "image_size": 16,

@@ -42,9 +42,7 @@ CHANNELWISE: dict[str, Callable[[int], nn.Module]] = {
     "prelu-per-channel": nn.PReLU,
     "batch-norm": lambda width: nn.Sequential(nn.BatchNorm1d(width), nn.ELU()),
     "layer-norm": lambda width: nn.Sequential(nn.LayerNorm(width), nn.GELU()),
-    "layer-norm-without-bias": lambda width: nn.Sequential(
-        nn.LayerNorm(width, bias=False), nn.Tanh()
-    ),
+    "layer-norm-without-bias": lambda width: nn.Sequential(nn.LayerNorm(width, bias=False), nn.Tanh()),
     "rms-norm": lambda width: nn.Sequential(nn.RMSNorm(width), nn.SiLU()),
     "group-norm": lambda width: nn.Sequential(nn.GroupNorm(3, width), nn.ReLU()),
     "softmax": lambda width: nn.Softmax(dim=-1),
@@ -65,9 +63,7 @@ mlp("single-linear-layer")(lambda: nn.Linear(5, 3))
 @mlp("mlp-glu")
 def glu_perceptron() -> nn.Module:
     """Return a perceptron whose hidden layers are halved by their own gates."""
-    return nn.Sequential(
-        nn.Linear(5, 24), nn.GLU(), nn.Linear(12, 18), nn.GLU(dim=1), nn.Linear(9, 3)
-    )
+    return nn.Sequential(nn.Linear(5, 24), nn.GLU(), nn.Linear(12, 18), nn.GLU(dim=1), nn.Linear(9, 3))
 
 
 @mlp("mlp-on-sequence", example=inputs(normal(2, 6, 5)))

@@ -26,8 +26,7 @@ class VisionTransformer(nn.Module):
         self.qkv = nn.ModuleList(nn.Linear(width, 3 * width) for _ in range(depth))
         self.project = nn.ModuleList(nn.Linear(width, width) for _ in range(depth))
         self.mlps = nn.ModuleList(
-            nn.Sequential(nn.Linear(width, hidden), nn.GELU(), nn.Linear(hidden, width))
-            for _ in range(depth)
+            nn.Sequential(nn.Linear(width, hidden), nn.GELU(), nn.Linear(hidden, width)) for _ in range(depth)
         )
         self.head = nn.Linear(width, 4)
 
@@ -57,12 +56,10 @@ class Mixer(nn.Module):
         self.embed = nn.Conv2d(3, width, 2, stride=2)
         self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(2 * depth))
         self.mix_patches = nn.ModuleList(
-            nn.Sequential(nn.Linear(patches, 7), nn.GELU(), nn.Linear(7, patches))
-            for _ in range(depth)
+            nn.Sequential(nn.Linear(patches, 7), nn.GELU(), nn.Linear(7, patches)) for _ in range(depth)
         )
         self.mix_channels = nn.ModuleList(
-            nn.Sequential(nn.Linear(width, 17), nn.GELU(), nn.Linear(17, width))
-            for _ in range(depth)
+            nn.Sequential(nn.Linear(width, 17), nn.GELU(), nn.Linear(17, width)) for _ in range(depth)
         )
         self.head = nn.Linear(width, 4)
 

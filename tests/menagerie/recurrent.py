@@ -33,9 +33,7 @@ recurrent("lstm-multi-layer")(lambda: Recurrent(nn.LSTM(5, 8, num_layers=3, batc
 recurrent("lstm-bidirectional")(
     lambda: Recurrent(nn.LSTM(5, 8, num_layers=2, bidirectional=True, batch_first=True))
 )
-recurrent("lstm-projected")(
-    lambda: Recurrent(nn.LSTM(5, 8, num_layers=2, proj_size=6, batch_first=True))
-)
+recurrent("lstm-projected")(lambda: Recurrent(nn.LSTM(5, 8, num_layers=2, proj_size=6, batch_first=True)))
 recurrent("lstm-sequence-first-without-bias", example=inputs(normal(6, 2, 5)))(
     lambda: Recurrent(nn.LSTM(5, 8, bias=False))
 )

@@ -21,9 +21,7 @@ def convolve(inner: int, outer: int, size: int, *, stride: int = 1, groups: int 
 
 def basic(inner: int, outer: int, stride: int) -> nn.Module:
     """Return the two 3x3 convolutions of ResNet-18."""
-    return nn.Sequential(
-        convolve(inner, outer, 3, stride=stride), nn.ReLU(), convolve(outer, outer, 3)
-    )
+    return nn.Sequential(convolve(inner, outer, 3, stride=stride), nn.ReLU(), convolve(outer, outer, 3))
 
 
 def bottleneck(inner: int, outer: int, stride: int, *, hidden: int = 5) -> nn.Module:

@@ -27,12 +27,8 @@ class SelfAttention(nn.Module):
 
 self_attention = partial(attention, example=inputs(normal(2, 6, 5)))
 self_attention("multihead-self-attention")(partial(SelfAttention, batch_first=True))
-self_attention("multihead-self-attention-without-bias")(
-    partial(SelfAttention, batch_first=True, bias=False)
-)
-self_attention("multihead-self-attention-bias-kv")(
-    partial(SelfAttention, batch_first=True, add_bias_kv=True)
-)
+self_attention("multihead-self-attention-without-bias")(partial(SelfAttention, batch_first=True, bias=False))
+self_attention("multihead-self-attention-bias-kv")(partial(SelfAttention, batch_first=True, add_bias_kv=True))
 self_attention("multihead-self-attention-zero-attention")(
     partial(SelfAttention, batch_first=True, add_zero_attn=True)
 )
@@ -53,18 +49,14 @@ class CrossAttention(nn.Module):
         self.head = nn.Linear(12, 4)
 
     def forward(self, x: Tensor, context: Tensor) -> tuple[Tensor, Tensor]:
-        mixed, weights = self.attend(
-            self.embed(x), self.embed_key(context), self.embed_value(context)
-        )
+        mixed, weights = self.attend(self.embed(x), self.embed_key(context), self.embed_value(context))
         return self.head(mixed), weights
 
 
-attention("multihead-cross-attention", example=inputs(normal(2, 6, 5), normal(2, 7, 6)))(
-    CrossAttention
+attention("multihead-cross-attention", example=inputs(normal(2, 6, 5), normal(2, 7, 6)))(CrossAttention)
+attention("multihead-cross-attention-sequence-first", example=inputs(normal(6, 2, 5), normal(7, 2, 6)))(
+    partial(CrossAttention, batch_first=False)
 )
-attention(
-    "multihead-cross-attention-sequence-first", example=inputs(normal(6, 2, 5), normal(7, 2, 6))
-)(partial(CrossAttention, batch_first=False))
 
 
 @self_attention("multihead-self-attention-masked")
@@ -100,9 +92,7 @@ class Encoder(nn.Module):
 
 
 self_attention("transformer-encoder")(Encoder)
-self_attention("transformer-encoder-norm-first")(
-    partial(Encoder, norm_first=True, activation="gelu")
-)
+self_attention("transformer-encoder-norm-first")(partial(Encoder, norm_first=True, activation="gelu"))
 
 
 @attention("transformer-decoder", example=inputs(normal(2, 6, 5), normal(2, 7, 8)))
@@ -131,9 +121,7 @@ class EncoderDecoder(nn.Module):
         super().__init__()
         self.embed_source = nn.Linear(5, 12)
         self.embed_target = nn.Linear(5, 12)
-        self.transformer = nn.Transformer(
-            **LAYER | {"nhead": 2}, num_encoder_layers=1, num_decoder_layers=1
-        )
+        self.transformer = nn.Transformer(**LAYER | {"nhead": 2}, num_encoder_layers=1, num_decoder_layers=1)
         self.head = nn.Linear(12, 4)
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:  # two [B, N, 5] -> [B, N, 4]

@@ -112,7 +112,7 @@ def _scores(call: Call, queries: Tensor, keys: Tensor, space: tuple, dims: list[
     return heads
 
 
-@rule("_softmax", "_safe_softmax", "_log_softmax", "softmax", "log_softmax")
+@rule("_softmax", "_safe_softmax", "_log_softmax")
 def softmax(call: Call) -> Value:
     value = call.value("self")
     if value.dims:

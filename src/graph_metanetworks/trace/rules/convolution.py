@@ -13,7 +13,7 @@ from graph_metanetworks.trace.rules.contraction import add_bias
 from graph_metanetworks.trace.value import Role, Value
 
 
-@rule("convolution", "mkldnn_convolution", "_convolution")
+@rule("convolution", "_convolution")
 def convolution(call: Call) -> Value:
     x, w = call.use("input"), call.use("weight")
     for dim in x.dims[2:] + w.dims[2:]:

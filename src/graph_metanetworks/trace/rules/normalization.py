@@ -23,7 +23,7 @@ def normalized(call: Call, kind: str, first: int, **parameters: str) -> Value:
     return result
 
 
-@rule("native_layer_norm", "_fused_rms_norm", "rms_norm")
+@rule("native_layer_norm")
 def layer_norm(call: Call) -> list[Value]:
     first = call["input"].ndim - len(call["normalized_shape"])
     kind = "layer" if call.name == "native_layer_norm" else "rms"
@@ -36,8 +36,6 @@ def layer_norm(call: Call) -> list[Value]:
     "native_batch_norm",
     "_native_batch_norm_legit",
     "_native_batch_norm_legit_no_training",
-    "_batch_norm_with_update",
-    "cudnn_batch_norm",
 )
 def batch_norm(call: Call) -> list[Value]:
     kind = "instance" if "instancenorm" in call.trace.class_of(call.path).lower() else "batch"

@@ -31,7 +31,6 @@ def ordered(call: Call) -> list[Value]:
 @rule(
     "topk",
     "sort",
-    "argsort",
     "histc",
     "nonzero",
     "unique_dim",

@@ -143,8 +143,6 @@ def _note_activation(call: Call, value: Value) -> None:
     "polar",
     "complex",
     "_conj",
-    "real",
-    "imag",
     "angle",
 )
 def pointwise(call: Call) -> list[Value]:

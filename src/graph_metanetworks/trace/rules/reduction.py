@@ -89,7 +89,6 @@ def _pooled_nodes(call: Call, value: Value, shape, label: Tensor, dims: set[int]
     "argmax",
     "argmin",
     "median",
-    "nanmedian",
     "kthvalue",
     "mode",
     "all",

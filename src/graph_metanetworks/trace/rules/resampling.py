@@ -16,15 +16,12 @@ from graph_metanetworks.trace.value import Role, Value
 @rule(
     "max_pool2d_with_indices",
     "max_pool3d_with_indices",
-    "avg_pool1d",
     "avg_pool2d",
     "avg_pool3d",
     "_adaptive_avg_pool2d",
     "_adaptive_avg_pool3d",
-    "adaptive_max_pool1d",
     "adaptive_max_pool2d",
     "adaptive_max_pool3d",
-    "mkldnn_max_pool2d",
     "upsample_nearest1d",
     "upsample_nearest2d",
     "upsample_nearest3d",
@@ -69,7 +66,7 @@ def resample(call: Call) -> list[Value]:
     ]
 
 
-@rule("grid_sampler_2d", "grid_sampler_3d", "_grid_sampler_2d_cpu_fallback")
+@rule("grid_sampler_2d", "grid_sampler_3d")
 def grid_sample(call: Call) -> Value:
     """Lookup in a grid by coordinates: a stored grid has a node for each site, with edges to its channels."""
     value, grid = call.use("input"), call.use("grid")

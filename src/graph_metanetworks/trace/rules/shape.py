@@ -54,7 +54,7 @@ def permute(call: Call) -> Value:
     return moved(call, [dims[i] for i in call["dims"]])
 
 
-@rule("t", "transpose", "numpy_T")
+@rule("t", "transpose")
 def transpose(call: Call) -> Value:
     dims = list(call.value("self").dims)
     first, second = (call["dim0"], call["dim1"]) if "dim0" in call.arguments else (0, -1)
@@ -87,7 +87,7 @@ def repeat(call: Call) -> Value:
     return moved(call, dims)
 
 
-@rule("detach", "alias", "clone", "_to_copy", "lift_fresh", "lift_fresh_copy", "lift", "contiguous")
+@rule("detach", "alias", "clone", "_to_copy", "lift_fresh", "lift_fresh_copy", "lift")
 def same(call: Call) -> Value:
     return call.value(call.tensors[0])
 
@@ -130,7 +130,7 @@ def select(call: Call) -> Value:
     return moved(call, dims)
 
 
-@rule("split", "split_with_sizes", "unsafe_split", "unsafe_split_with_sizes", "chunk")
+@rule("split", "split_with_sizes", "unsafe_split", "unsafe_split_with_sizes")
 def split(call: Call) -> list[Value]:
     value = call.value("self")
     dim = call["dim"] % call["self"].ndim
