@@ -68,6 +68,9 @@ VIEWS: dict[str, Case] = {
     "softmax": Case(lambda h: h.softmax(1), "8"),
     "normalised": Case(lambda h: F.normalize(h, dim=1), "8"),
     "standardised": Case(lambda h: (h - h.mean(-1, keepdim=True)) / h.std(-1, keepdim=True), "8"),
+    "centred twice": Case(
+        lambda h: (lambda c: c - c.mean(-1, keepdim=True))(h - h.mean(-1, keepdim=True)), "8"
+    ),
     "a norm of one half": Case(lambda h: torch.cat([F.layer_norm(h[:, :4], (4,)), h[:, 4:]], 1), "4 4"),
     "product of all": Case(lambda h: h.prod(-1, keepdim=True), "8"),
     "largest and smallest": Case(lambda h: torch.stack(h.aminmax(dim=1), 1), "8"),
@@ -88,6 +91,9 @@ VIEWS: dict[str, Case] = {
     "outer product, lower part": Case(lambda h: (h[:, :, None] + h[:, None]).tril().sum(1), ""),
     "outer product, one row": Case(lambda h: (h[:, :, None] - h[:, None])[:, 0], "7"),
     "outer product, a corner": Case(lambda h: (h[:, :, None] - h[:, None])[:, :4, 4:], "4 4"),
+    "outer product, overlapping slices": Case(
+        lambda h: (lambda o: torch.cat([o[..., :5], o[..., 3:]], 2))(h[:, :, None] - h[:, None]), "3 2 3"
+    ),
     "outer product, diagonal": Case(lambda h: (h[:, :, None] * h[:, None]).diagonal(dim1=1, dim2=2)),
     "outer product of halves, both ways": Case(
         lambda h: (h[:, :4, None] * h[:, None, 4:]).flatten(1) + (h[:, 4:, None] * h[:, None, :4]).flatten(1)

@@ -17,6 +17,10 @@ def heads(x: Tensor, weight: Tensor) -> Tensor:
     return (x @ weight).view(4, 2, 4).tanh()
 
 
+def branches(x: Tensor, first: Tensor, second: Tensor) -> Tensor:
+    return torch.stack([x @ first, x @ second], 1)
+
+
 PACKED: dict[str, Case] = {
     # ---------------------------------------------------------------- one flat vector
     "a flat weight": Case(lambda x, p: (x @ p.v.view(5, 8)).tanh() @ p.b, "8", {"v": (40,), "b": OUT}),
@@ -94,6 +98,27 @@ PACKED: dict[str, Case] = {
     ),
     "written from two": Case(
         lambda x, p: (x @ _side_by_side(p.u, p.v)).tanh() @ p.b, "3 5", {"u": (5, 3), "v": (5, 5), "b": OUT}
+    ),
+    # ---------------------------------------------------------------- branches on an axis of their own
+    "stacked branches": Case(
+        lambda x, p: branches(x, p.a, p.c).tanh().flatten(1) @ p.b, "8 8", {"a": IN, "c": IN, "b": (16, 3)}
+    ),
+    "stacked branches, halves added": Case(
+        lambda x, p: sum(branches(x, p.a, p.c).chunk(2, 2)).flatten(1) @ p.b,  # type: ignore[union-attr]
+        "4 4",
+        {"a": IN, "c": IN, "b": (8, 3)},
+    ),
+    "stacked branches, overlapping slices": Case(
+        lambda x, p: (lambda s: torch.cat([s[..., :6], s[..., 2:]], 2).flatten(1) @ p.b)(
+            branches(x, p.a, p.c)
+        ),
+        "2 4 2 2 4 2",
+        {"a": IN, "c": IN, "b": (24, 3)},
+    ),
+    "stacked branches, padded": Case(
+        lambda x, p: F.pad(branches(x, p.a, p.c), (1, 1)).flatten(1) @ p.b,
+        "8 8",
+        {"a": IN, "c": IN, "b": (20, 3)},
     ),
     # ---------------------------------------------------------------- an axis for layers, heads or experts
     "stacked layers": Case(
