@@ -117,7 +117,7 @@ PACKED: dict[str, Case] = {
     ),
     "stacked branches, padded": Case(
         lambda x, p: F.pad(branches(x, p.a, p.c), (1, 1)).flatten(1) @ p.b,
-        "8 8",
+        None,
         {"a": IN, "c": IN, "b": (20, 3)},
     ),
     # ---------------------------------------------------------------- an axis for layers, heads or experts
