@@ -33,7 +33,8 @@ class NodeGroup:
     depth: int  # longest path from an input
     activation: str = ""  # nonlinearity applied to these neurons
     indexed: bool = False  # input, output, vocabulary and place nodes are told apart by their index
-    axes: tuple[tuple[int, bool], ...] = ()  # sizes of the axes along which nodes lie; True: not permuted
+    # sizes of the axes along which nodes lie; True: not permuted
+    axes: tuple[tuple[int, bool], ...] = field(default=(), repr=False)
 
     @property
     def nodes(self) -> slice:

@@ -97,7 +97,7 @@ def _node_group(group) -> NodeGroup:
         group.depth,
         group.activation,
         indexed=group.indexed and is_pinned(group.dim),
-        axes=tuple((axis.size, is_pinned([axis])) for axis in leaves(group.dim)),
+        axes=tuple((axis.size, axis.pinned) for axis in leaves(group.dim)),
     )
 
 
