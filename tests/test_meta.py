@@ -46,8 +46,8 @@ FAKE = (
 )
 
 
-# the symmetry is the same, but not every node: an index table without values hides which places share an entry,
-# a state of zeros is not followed as data, and the scan of Mamba is written in two ways
+# the symmetry is the same, but not every node: an index table without values hides which places share an
+# entry, a state of zeros is not followed as data, and the scan of Mamba is written in two ways
 OTHER_NODES = {"hf-swin", "windowed-attention", "lstm-learned-initial-state", "hf-mamba"}
 
 

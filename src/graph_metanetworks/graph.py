@@ -134,9 +134,9 @@ class ParameterGraph:
         """
         if not state_dicts:
             raise StateDictMismatch("edge_values needs a state dict: graph.edge_values(model.state_dict()).")
-        if len(state_dicts) > 1:
+        state_dict, *others = state_dicts
+        if others:
             return torch.stack([self.edge_values(one) for one in state_dicts], dim=-1)
-        (state_dict,) = state_dicts
         values = self._checked(state_dict)
         first = values[self.parameters[0].name]
         channels = first.shape[len(self.parameters[0].shape) :]
