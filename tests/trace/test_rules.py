@@ -51,7 +51,7 @@ def test_every_rule_is_used() -> None:
             model, args, kwargs = architecture.make()
             gmn.Tracer(**architecture.tracer).trace(model, *args, **kwargs)  # type: ignore[arg-type]
     used |= {f"aten::{name}" for name in OPERATIONS}
-    assert not sorted(set(RULES) - used)
+    assert not sorted(name for name in set(RULES) - used if name.startswith("aten::"))
 
 
 def test_every_rule_is_for_an_operation_that_exists() -> None:
