@@ -55,6 +55,6 @@ def test_every_rule_is_used() -> None:
 
 
 def test_every_rule_is_for_an_operation_that_exists() -> None:
-    for name in RULES:
+    for name in filter(lambda name: name.startswith("aten::"), RULES):
         namespace, operation = name.split("::")
         assert hasattr(getattr(torch.ops, namespace), operation), name
