@@ -1,6 +1,7 @@
 """Graph metanetworks: neural networks as graphs, and graph networks that process them."""
 
-from graph_metanetworks import testing
+from graph_metanetworks import nn, testing
+from graph_metanetworks.batch import Batch, collate
 from graph_metanetworks.errors import (
     StateDictMismatch,
     TraceError,
@@ -8,6 +9,7 @@ from graph_metanetworks.errors import (
     UnusedParameters,
 )
 from graph_metanetworks.graph import EdgeBlock, NodeGroup, ParameterGraph
+from graph_metanetworks.nn.metanetwork import GraphMetanetwork
 from graph_metanetworks.symmetry.group import Automorphism, Symmetry
 from graph_metanetworks.trace.declare import Declaration, declare
 from graph_metanetworks.trace.registry import remove_rule, rule
@@ -17,8 +19,10 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Automorphism",
+    "Batch",
     "Declaration",
     "EdgeBlock",
+    "GraphMetanetwork",
     "NodeGroup",
     "ParameterGraph",
     "StateDictMismatch",
@@ -27,7 +31,9 @@ __all__ = [
     "Tracer",
     "UnsupportedOperation",
     "UnusedParameters",
+    "collate",
     "declare",
+    "nn",
     "remove_rule",
     "rule",
     "testing",

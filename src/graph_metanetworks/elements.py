@@ -50,31 +50,30 @@ class Elements:
 
     def read(self, flat: Tensor) -> Tensor:
         """Values on the edges, `[n, ...] -> [edges, ...]`, from the flattened parameter."""
-        channels = flat.shape[1:]
+        return self.view(flat).reshape(-1, *flat.shape[1:])
+
+    def view(self, flat: Tensor) -> Tensor:
+        """The same with the shape of the block, `[n, ...] -> [*shape, ...]`; not copied where strides allow."""
         if self.listed is not None:
-            return flat[self.listed.reshape(-1).to(flat.device)]
-        flat = flat.contiguous()
-        inner = prod(channels)
-        view = flat.as_strided(
-            (*self.shape, *channels),
-            (*(stride * inner for stride in self.strides), *contiguous_strides(channels)),
-            flat.storage_offset() + self.offset * inner,
-        )
-        return view.reshape(-1, *channels)
+            return flat[self.listed.to(flat.device)]
+        return self._strided(flat.contiguous())
 
     def write(self, flat: Tensor, values: Tensor) -> None:
         """The inverse of `read`, in place on a contiguous `flat`."""
-        channels = flat.shape[1:]
         if self.listed is not None:
             flat[self.listed.reshape(-1).to(flat.device)] = values
             return
+        view = self._strided(flat)
+        view.copy_(values.reshape(view.shape))
+
+    def _strided(self, flat: Tensor) -> Tensor:
+        channels = flat.shape[1:]
         inner = prod(channels)
-        view = flat.as_strided(
+        return flat.as_strided(
             (*self.shape, *channels),
             (*(stride * inner for stride in self.strides), *contiguous_strides(channels)),
             flat.storage_offset() + self.offset * inner,
         )
-        view.copy_(values.reshape(view.shape))
 
 
 def contiguous_strides(shape: tuple[int, ...] | torch.Size) -> tuple[int, ...]:

@@ -137,7 +137,7 @@ class ParameterGraph:
         state_dict, *others = state_dicts
         if others:
             return torch.stack([self.edge_values(one) for one in state_dicts], dim=-1)
-        values = self._checked(state_dict)
+        values = self.checked(state_dict)
         first = values[self.parameters[0].name]
         channels = first.shape[len(self.parameters[0].shape) :]
         dtype = first.dtype
@@ -178,7 +178,7 @@ class ParameterGraph:
         kept = {} if like is None else {name: like[name] for name in self.ignored if name in like}
         return result | kept
 
-    def _checked(self, state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def checked(self, state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The entries that lie on edges, after checking that they fit."""
         if not isinstance(state_dict, Mapping):
             raise StateDictMismatch(
@@ -349,6 +349,11 @@ def _group_index(group: NodeGroup) -> Tensor:
 
 def block_position(block: EdgeBlock) -> Tensor:
     """Positions of a block's edges, `[edges, 3]`: the last dimension of the kernel in the last column."""
+    return compact_position(block).expand(*block.shape, MAX_POSITIONS).reshape(-1, MAX_POSITIONS)
+
+
+def compact_position(block: EdgeBlock) -> Tensor:
+    """The same with size 1 along dimensions that do not tell positions, `[..., 3]`."""
     dims = list(block.positions)
     lengths = [block.shape[dim] for dim in dims]
     grids = []
@@ -358,8 +363,8 @@ def block_position(block: EdgeBlock) -> Tensor:
     while len(grids) > MAX_POSITIONS:  # fold the leading dimensions into one
         grids[:2] = [grids[0] * lengths[1] + grids[1]]
         lengths[:2] = [lengths[0] * lengths[1]]
-    position = torch.zeros((block.num_edges, MAX_POSITIONS), device="cpu")
+    shape = [length if i in block.positions else 1 for i, length in enumerate(block.shape)]
+    position = torch.zeros((*shape, MAX_POSITIONS), device="cpu")
     for column, (grid, length) in enumerate(zip(grids, lengths, strict=True), -len(grids)):
-        centred = (grid - (length - 1) / 2) / length
-        position[:, column] = centred.expand(block.shape).reshape(-1)
+        position[..., column] = (grid - (length - 1) / 2) / length
     return position

@@ -1,0 +1,38 @@
+"""Metanetworks: graph networks on parameter graphs."""
+
+from graph_metanetworks.nn.encoders import EdgeEncoder, NodeEncoder
+from graph_metanetworks.nn.message_passing import MessagePassing
+from graph_metanetworks.nn.metanetwork import GraphMetanetwork
+from graph_metanetworks.nn.readouts import (
+    AttentionPooling,
+    EachEdge,
+    EachNode,
+    Edit,
+    MeanByKind,
+    MeanEdges,
+    MeanNodes,
+    PooledEdges,
+    Readout,
+)
+from graph_metanetworks.nn.state import Links, State
+from graph_metanetworks.nn.vocabulary import UnknownKind, Vocabulary
+
+__all__ = [
+    "AttentionPooling",
+    "EachEdge",
+    "EachNode",
+    "EdgeEncoder",
+    "Edit",
+    "GraphMetanetwork",
+    "Links",
+    "MeanByKind",
+    "MeanEdges",
+    "MeanNodes",
+    "MessagePassing",
+    "NodeEncoder",
+    "PooledEdges",
+    "Readout",
+    "State",
+    "UnknownKind",
+    "Vocabulary",
+]

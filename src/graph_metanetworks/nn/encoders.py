@@ -1,0 +1,160 @@
+"""From kinds, depths, indices, positions and weights to the first states of nodes and edges."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import pi
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from graph_metanetworks.batch import Batch
+from graph_metanetworks.graph import MAX_POSITIONS, ParameterGraph
+from graph_metanetworks.nn.engine.panel import Panel
+from graph_metanetworks.nn.vocabulary import Vocabulary
+
+WAVES = 8  # sine and cosine pairs for depths and indices
+
+
+def waves(numbers: Tensor, longest: float = 10_000.0) -> Tensor:
+    """Whole numbers as sines and cosines of geometrically spaced lengths. [n] -> [n, 2 WAVES]"""
+    frequencies = longest ** -(torch.arange(WAVES, device=numbers.device) / WAVES)
+    angles = numbers[:, None] * frequencies
+    return torch.cat([angles.sin(), angles.cos()], dim=1)
+
+
+class NodeEncoder(nn.Module):
+    """First node states from kind, depth, activation function, and index where a node has one."""
+
+    def __init__(self, hidden: int, vocabulary: Vocabulary) -> None:
+        super().__init__()
+        self.vocabulary = vocabulary
+        self.kind = nn.Embedding(len(vocabulary.node_kinds), hidden)
+        self.activation = nn.Embedding(len(vocabulary.activations), hidden)
+        self.depth = nn.Linear(2 * WAVES, hidden, bias=False)
+        self.index = nn.Linear(2 * WAVES, hidden, bias=False)
+
+    def forward(self, batch: Batch) -> Tensor:  # [N, hidden]
+        parts: dict[int, Tensor] = {}
+        for stack in batch.stacks:
+            states = self.encode(stack.graph, batch.names[stack.members[0]])
+            parts |= {member: states for member in stack.members}
+        return torch.cat([parts[member] for member in range(len(batch))])
+
+    def encode(self, graph: ParameterGraph, name: str) -> Tensor:
+        """The states of one graph's nodes; they do not depend on its weights."""
+        device, dtype = self.kind.weight.device, self.kind.weight.dtype
+        kinds = torch.tensor(self.vocabulary.rows("node_kinds", graph.node_kinds, name), device=device)
+        functions = torch.tensor(self.vocabulary.rows("activations", graph.activations, name), device=device)
+        states = self.kind(kinds[graph.node_kind.to(device)])
+        states = states + self.activation(functions[graph.node_activation.to(device)])
+        states = states + self.depth(waves(graph.node_depth.to(device)).to(dtype))
+        for index in (graph.node_index, graph.node_head):
+            if index is not None:
+                index = index.to(device)
+                states = states + self.index(waves(index).to(dtype)) * (index >= 0)[:, None]
+        return states
+
+
+class EdgeEncoder(nn.Module):
+    """First edge states from the weight, its kind, and its position among parallel edges.
+
+    Weights are brought to a common scale before anything else: `(w - mean) / deviation`, fixed per kind or, after
+    `fit`, per tensor; then a learned shift and scale for each kind or tensor. Statistics are per tensor, never
+    per element, so equivariance is kept. The depth of an edge and the activation function of its target reach it
+    with the first update, from its ends.
+
+    Args:
+        hidden: width of edge states.
+        channels: numbers on each edge, 1 for weights, 2 for weights and gradients, ...
+        fourier: pairs of sine and cosine features of each weight.
+    """
+
+    def __init__(self, hidden: int, vocabulary: Vocabulary, *, channels: int = 1, fourier: int = 0) -> None:
+        super().__init__()
+        self.vocabulary, self.channels, self.fourier = vocabulary, channels, fourier
+        self.kind = nn.Embedding(len(vocabulary.edge_kinds), hidden)
+        self.value = nn.Linear(channels * (2 + 2 * fourier), hidden, bias=False)
+        self.position = nn.Linear(4 * MAX_POSITIONS, hidden, bias=False)
+        self.make_tables()
+
+    def make_tables(self, tensors: Iterable[str] = ()) -> None:
+        """Neutral scales: a row for each kind, and one for each of the tensors named."""
+        self.tensors = tuple(tensors)
+        rows = len(self.vocabulary.edge_kinds) + len(self.tensors)
+        like = self.kind.weight
+        self.register_buffer("mean", like.new_zeros(rows, self.channels))
+        self.register_buffer("deviation", like.new_ones(rows, self.channels))
+        self.shift = nn.Parameter(like.new_zeros(rows, self.channels))
+        self.log_scale = nn.Parameter(like.new_zeros(rows, self.channels))
+
+    # -------------------------------------------------------------- scale
+
+    def fit(self, batches: Iterable[Batch]) -> None:
+        """Take mean and deviation of each tensor, by name, and of each kind from a training zoo.
+
+        Call it before the optimiser is made: it makes new parameters, one row per tensor.
+        """
+        kinds = len(self.vocabulary.edge_kinds)
+        moments: dict[str | int, Tensor] = {}
+        for batch in batches:
+            for stack in batch.stacks:
+                rows = self.vocabulary.rows("edge_kinds", [b.kind for b in stack.graph.blocks], stack.graph.name)
+                for block, row in zip(stack.graph.blocks, rows, strict=True):
+                    if block.parameter is not None and block.is_owner:
+                        found = _moments(stack.weights[block.parameter])
+                        for key in (block.parameter, row):
+                            moments[key] = moments.get(key, 0) + found
+        self.make_tables(key for key in moments if isinstance(key, str))
+        for key, (count, total, squares) in ((key, m.unbind()) for key, m in moments.items()):
+            row = key if isinstance(key, int) else kinds + self.tensors.index(key)
+            mean = total / count
+            self.mean[row] = mean.to(self.mean)
+            self.deviation[row] = (squares / count - mean.square()).clamp(min=0).sqrt().clamp(min=1e-6).to(self.mean)
+
+    def rows(self, panel: Panel, batch: Batch) -> tuple[Tensor, Tensor]:
+        """For each use of a panel the row of its kind, and the row of its scale. [uses] twice"""
+        known = {name: number for number, name in enumerate(self.tensors, len(self.vocabulary.edge_kinds))}
+        blocks = [batch.graphs[use.network].blocks[use.block] for use in panel.uses]
+        kinds = panel.kinds(self.vocabulary, batch)
+        scales = [known.get(block.parameter or "", kind) for block, kind in zip(blocks, kinds, strict=True)]
+        device = self.kind.weight.device
+        return torch.tensor(kinds, device=device), torch.tensor(scales, device=device)
+
+    # -------------------------------------------------------------- states
+
+    def terms(self, panel: Panel, batch: Batch) -> list[Tensor]:
+        """What `states` needs on the edges of a panel, each broadcastable to its shape."""
+        kinds, scales = self.rows(panel, batch)
+        base = self.kind(kinds)[panel.use]
+        if panel.position is not None:
+            base = base + self.position(_position_waves(panel.position.to(base.dtype)))
+        factor = self.log_scale[scales].exp() / self.deviation[scales]
+        offset = self.shift[scales] - self.mean[scales] * factor
+        return [panel.values, base, factor[panel.use], offset[panel.use]]
+
+    def weights(self) -> list[Tensor]:
+        return [self.value.weight]
+
+    def states(self, terms: list[Tensor], weights: list[Tensor]) -> Tensor:
+        """First edge states, `[*piece, hidden]`."""
+        values, base, factor, offset = terms
+        scaled = torch.addcmul(offset, values.to(factor.dtype), factor)
+        features = [scaled, scaled / (0.1 + scaled.abs())]
+        for octave in range(self.fourier):
+            features += [(2**octave * pi * scaled).sin(), (2**octave * pi * scaled).cos()]
+        return F.linear(torch.cat(features, dim=-1), weights[0]).add_(base)
+
+
+def _position_waves(position: Tensor) -> Tensor:
+    """Offsets from the centre, in [-1/2, 1/2], as smooth features that are 0 there. [..., 3] -> [..., 12]"""
+    angles = pi * position
+    return torch.cat([angles.sin(), 1 - angles.cos(), (4 * angles).sin(), 1 - (4 * angles).cos()], dim=-1)
+
+
+def _moments(weights: Tensor) -> Tensor:
+    """Count, sum and sum of squares of each channel, in float64. [elements, networks, C] -> [3, C]"""
+    weights = weights.double()
+    count = torch.full_like(weights[0, 0], weights.shape[0] * weights.shape[1])
+    return torch.stack([count, weights.sum((0, 1)), weights.square().sum((0, 1))])

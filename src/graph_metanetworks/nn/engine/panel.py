@@ -1,0 +1,164 @@
+"""Panels: edge blocks of equal shape, stacked; and small blocks of any shape, as one list of edges.
+
+A batch is cut into panels once; every layer then works on whole panels, so that the cost in Python grows
+with the number of different shapes, not with the number of blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from graph_metanetworks.batch import Batch, Stack
+from graph_metanetworks.graph import MAX_POSITIONS, EdgeBlock, block_position, compact_position
+from graph_metanetworks.nn.vocabulary import Vocabulary
+
+Where = tuple[slice, ...]
+
+
+class Use(NamedTuple):
+    """A block of a network of the batch."""
+
+    network: int
+    block: int
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """Edges in the shape `[G, ...]`; every index tensor is broadcastable to it."""
+
+    shape: tuple[int, ...]
+    source: Tensor  # node numbers in the batch
+    target: Tensor
+    use: Tensor  # which of `uses` an edge belongs to
+    uses: tuple[Use, ...]
+    values: Tensor  # [*shape, channels]
+    position: Tensor | None  # broadcastable to [*shape, 3]
+
+    @property
+    def num_edges(self) -> int:
+        return prod(self.shape)
+
+    def kinds(self, vocabulary: Vocabulary, batch: Batch) -> list[int]:
+        """The row of each use's kind of edge."""
+        found: dict[str, int] = {}
+        for network, number in self.uses:
+            kind = batch.graphs[network].blocks[number].kind
+            if kind not in found:
+                (found[kind],) = vocabulary.rows("edge_kinds", [kind], batch.names[network])
+        return [found[batch.graphs[network].blocks[number].kind] for network, number in self.uses]
+
+    def pieces(self, limit: int) -> Iterator[Where]:
+        """Regions of at most `limit` edges (or one row of the last dimension) that make up the panel."""
+        return _regions(self.shape, limit)
+
+    def by_use(self, edges: Tensor) -> list[tuple[Use, Tensor]]:
+        """Results on the edges, `[*shape, k]`, as one list of edges `[n, k]` for each use."""
+        if self.use.shape == self.shape and len(self.shape) == 1:
+            counts = self.use.bincount(minlength=len(self.uses)).tolist()
+            return list(zip(self.uses, edges.split(counts), strict=True))
+        return list(zip(self.uses, edges.flatten(1, -2), strict=True))
+
+
+def _regions(shape: tuple[int, ...], limit: int) -> Iterator[Where]:
+    inner = prod(shape[1:])
+    if inner <= limit or len(shape) == 1:
+        step = max(1, limit // max(1, inner))
+        for start in range(0, shape[0], step):
+            yield (slice(start, start + step),)
+        return
+    for start in range(shape[0]):
+        for rest in _regions(shape[1:], limit):
+            yield (slice(start, start + 1), *rest)
+
+
+def cut(tensor: Tensor, where: Where) -> Tensor:
+    """The part of a broadcastable tensor that belongs to a region."""
+    return tensor[tuple(part if tensor.shape[d] != 1 else slice(None) for d, part in enumerate(where))]
+
+
+# ------------------------------------------------------------------ from a batch
+
+
+def arrange(batch: Batch, *, list_below: int, stacked: bool = True) -> list[Panel]:
+    """Cut a batch into panels. Blocks of fewer than `list_below` edges in all go into one list of edges.
+
+    Without `stacked` every block is a panel of its own, and its values are a view of the weights.
+    """
+    shapes: dict[tuple, list[tuple[Stack, int]]] = {}
+    for stack in batch.stacks:
+        for number, block in enumerate(stack.graph.blocks):
+            key = (block.shape, block.source.shape, block.target.shape, block.positions)
+            if not stacked:
+                key = (len(shapes),)
+            shapes.setdefault(key, []).append((stack, number))
+    panels, listed = [], []
+    for uses in shapes.values():
+        edges = sum(len(s.members) * s.graph.blocks[b].num_edges for s, b in uses)
+        if edges < list_below:
+            listed += uses
+        else:
+            panels.append(_stacked(batch, uses))
+    if listed:
+        panels.append(_listed(batch, listed))
+    return panels
+
+
+def _stacked(batch: Batch, uses: list[tuple[Stack, int]]) -> Panel:
+    block = uses[0][0].graph.blocks[uses[0][1]]
+    parts = [stack.block_values(number) for stack, number in uses]
+    values = parts[0] if len(parts) == 1 else torch.cat(parts)
+    ends = [
+        torch.cat([_end(batch, stack, getattr(stack.graph.blocks[number], end)) for stack, number in uses])
+        for end in ("source", "target")
+    ]
+    named = tuple(Use(member, number) for stack, number in uses for member in stack.members)
+    return Panel(
+        shape=tuple(values.shape[:-1]),
+        source=ends[0].to(values.device),
+        target=ends[1].to(values.device),
+        use=torch.arange(len(named), device=values.device).view(-1, *(1 for _ in block.shape)),
+        uses=named,
+        values=values,
+        position=compact_position(block)[None].to(values) if block.positions else None,
+    )
+
+
+def _listed(batch: Batch, uses: list[tuple[Stack, int]]) -> Panel:
+    """Blocks of any shape as one list of edges."""
+    values, sources, targets, named, counts, positions = [], [], [], [], [], []
+    for stack, number in uses:
+        block, networks = stack.graph.blocks[number], len(stack.members)
+        values.append(stack.block_values(number).reshape(networks * block.num_edges, -1))
+        for ends, end in ((sources, block.source), (targets, block.target)):
+            own = _end(batch, stack, end).expand(networks, *block.shape)
+            ends.append(own.reshape(-1))
+        positions.append(_listed_position(block).repeat(networks, 1))
+        named += [Use(member, number) for member in stack.members]
+        counts += [block.num_edges] * networks
+    value = torch.cat(values)
+    index = torch.arange(len(named)).repeat_interleave(torch.tensor(counts))
+    return Panel(
+        shape=(len(value),),
+        source=torch.cat(sources).to(value.device),
+        target=torch.cat(targets).to(value.device),
+        use=index.to(value.device),
+        uses=tuple(named),
+        values=value,
+        position=torch.cat(positions).to(value),
+    )
+
+
+def _listed_position(block: EdgeBlock) -> Tensor:
+    return block_position(block) if block.positions else torch.zeros(block.num_edges, MAX_POSITIONS)
+
+
+def _end(batch: Batch, stack: Stack, index: Tensor) -> Tensor:
+    """Node numbers of a block in each network of a stack. [networks, *index.shape]"""
+    starts = torch.tensor([batch.node_starts[member] for member in stack.members])
+    return index[None] + starts.view(-1, *(1 for _ in index.shape))

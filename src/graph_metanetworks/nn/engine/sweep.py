@@ -1,0 +1,243 @@
+"""One pass over all edges, piece by piece.
+
+A *cell* is a pure function of what lies on a piece of a panel: tensors cut to the piece, node terms gathered
+at its two ends, and weights. A *sweep* runs it over all panels and adds up what goes to nodes and networks.
+Pieces are small enough to stay in cache, and nothing of a piece is kept: the backward pass runs the cell
+again. Memory is therefore that of the results, whatever the cell does inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from graph_metanetworks.nn.engine.panel import Panel, Where, cut
+
+
+class Found(NamedTuple):
+    """What a cell finds on a piece; each `[*piece, width]` or None."""
+
+    edges: Tensor | None = None  # new edge states, or the result on edges
+    to_target: Tensor | None = None
+    to_source: Tensor | None = None
+    pooled: Tensor | None = None
+
+
+class Terms(NamedTuple):
+    """What a layer's edges need of their ends, `[N, width]` each; gathered for a piece, `[*piece, width]`."""
+
+    source: Tensor
+    target: Tensor
+
+
+Cell = Callable[[list[Tensor], list[Terms], list[Tensor]], Found]
+
+
+@dataclass(frozen=True, eq=False)
+class Sweep:
+    """What to run, on what, and how large the sums are."""
+
+    cell: Cell
+    panels: Sequence[Panel]
+    segments: Sequence[Tensor]  # by panel: where pooled terms go, broadcastable to its shape
+    num_nodes: int
+    num_segments: int
+    piece: int  # edges
+    maximum: bool = False  # messages are reduced by their maximum instead of their sum
+    workers: Callable[[Callable, Iterator], Iterator] = map
+
+
+class Swept(NamedTuple):
+    edges: list[Tensor] | None  # by panel
+    nodes: Tensor | None  # [N, width] sums of messages
+    pooled: Tensor | None  # [segments, width]
+
+
+def run(
+    sweep: Sweep, on_edges: list[list[Tensor]], on_nodes: list[Terms], weights: list[Tensor], *, at_once: bool
+) -> Swept:
+    """Run a sweep, by pieces or with whole panels at once."""
+    if at_once:
+        return _at_once(sweep, on_edges, on_nodes, weights)
+    flat = [tensor for own in on_edges for tensor in own]
+    ends = [tensor for terms in on_nodes for tensor in terms]
+    results = _Recompute.apply(sweep, [len(own) for own in on_edges], len(ends), *flat, *ends, *weights)
+    nodes, pooled, *edges = results
+    return Swept(edges or None, nodes, pooled)
+
+
+def _destinations(sweep: Sweep, number: int, where: Where) -> tuple[Tensor, Tensor, Tensor]:
+    panel = sweep.panels[number]
+    return cut(panel.target, where), cut(panel.source, where), cut(sweep.segments[number], where)
+
+
+def _gather(panel: Panel, where: Where, on_nodes: Sequence[Terms]) -> list[Terms]:
+    source, target = cut(panel.source, where), cut(panel.target, where)
+    return [Terms(terms.source[source], terms.target[target]) for terms in on_nodes]
+
+
+class _Sums:
+    """Sums (or maxima) at nodes and sums over networks, made when the first term shows its width."""
+
+    def __init__(self, sweep: Sweep) -> None:
+        self.sweep = sweep
+        self.nodes: Tensor | None = None
+        self.pooled: Tensor | None = None
+
+    def add(self, found: Found, indices: tuple[Tensor, Tensor, Tensor]) -> None:
+        """Terms that `_reduced` has summed over a piece."""
+        for index, terms in zip(indices[:2], (found.to_target, found.to_source), strict=True):
+            if terms is not None:
+                if self.nodes is None:
+                    self.nodes = terms.new_zeros(self.sweep.num_nodes, terms.shape[-1])
+                if self.sweep.maximum:  # messages are not negative, so zero is where maxima start
+                    self.nodes = self.nodes.index_reduce(0, index.reshape(-1), terms, "amax")
+                else:
+                    self.nodes.index_add_(0, index.reshape(-1), terms)
+        if found.pooled is not None:
+            if self.pooled is None:
+                self.pooled = found.pooled.new_zeros(self.sweep.num_segments, found.pooled.shape[-1])
+            self.pooled.index_add_(0, indices[2].reshape(-1), found.pooled)
+
+
+def _reduced(sweep: Sweep, found: Found, indices: tuple[Tensor, Tensor, Tensor]) -> Found:
+    """Terms summed over the dimensions along which their destination does not vary, `[n, width]`."""
+    kinds = (sweep.maximum, sweep.maximum, False)
+    reduced = [
+        None if terms is None else _reduce(terms, index, maximum)
+        for terms, index, maximum in zip(found[1:], indices, kinds, strict=True)
+    ]
+    return Found(found.edges, *reduced)
+
+
+def _reduce(terms: Tensor, index: Tensor, maximum: bool) -> Tensor:
+    dims = [d for d, length in enumerate(index.shape) if length == 1 and terms.shape[d] != 1]
+    if dims:
+        terms = terms.amax(dims, keepdim=True) if maximum else terms.sum(dims, keepdim=True)
+    return terms.reshape(-1, terms.shape[-1])
+
+
+def _at_once(sweep: Sweep, on_edges: list[list[Tensor]], on_nodes: list[Terms], weights: list[Tensor]) -> Swept:
+    """The plain form: whole panels, gradients by autograd."""
+    sums, edges = _Sums(sweep), []
+    for number, panel in enumerate(sweep.panels):
+        indices = _destinations(sweep, number, ())
+        found = sweep.cell(on_edges[number], _gather(panel, (), on_nodes), weights)
+        sums.add(_reduced(sweep, found, indices), indices)
+        edges.append(found.edges)
+    return Swept(None if edges[0] is None else edges, sums.nodes, sums.pooled)
+
+
+def _pieces(sweep: Sweep) -> Iterator[tuple[int, Where]]:
+    for number, panel in enumerate(sweep.panels):
+        for where in panel.pieces(sweep.piece):
+            yield number, where
+
+
+def _autocast() -> Callable[[], AbstractContextManager]:
+    """The autocast state as it is now, to run a cell again under it."""
+    for device in ("cpu", "cuda"):
+        if torch.is_autocast_enabled(device):
+            dtype = torch.get_autocast_dtype(device)
+            return lambda: torch.autocast(device, dtype=dtype)
+    return nullcontext
+
+
+class _Recompute(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, sweep: Sweep, layout: list[int], num_ends: int, *tensors: Tensor):
+        on_edges, on_nodes, weights = _unflatten(layout, num_ends, tensors)
+        ctx.sweep, ctx.layout, ctx.num_ends, ctx.autocast = sweep, layout, num_ends, _autocast()
+        ctx.save_for_backward(*tensors)
+        ctx.set_materialize_grads(False)
+
+        def piece(at: tuple[int, Where]):
+            number, where = at
+            indices = _destinations(sweep, number, where)
+            with torch.no_grad(), ctx.autocast():
+                sliced = [cut(tensor, where) for tensor in on_edges[number]]
+                found = sweep.cell(sliced, _gather(sweep.panels[number], where, on_nodes), weights)
+                return at, indices, _reduced(sweep, found, indices)
+
+        sums = _Sums(sweep)
+        edges: list[Tensor | None] = [None for _ in sweep.panels]
+        for (number, where), indices, found in sweep.workers(piece, _pieces(sweep)):
+            sums.add(found, indices)
+            if found.edges is not None:
+                if edges[number] is None:
+                    width = found.edges.shape[-1]
+                    edges[number] = found.edges.new_empty(*sweep.panels[number].shape, width)
+                edges[number][where] = found.edges
+        return sums.nodes, sums.pooled, *(states for states in edges if states is not None)
+
+    @staticmethod
+    def backward(ctx, to_nodes: Tensor | None, to_pooled: Tensor | None, *to_edges: Tensor | None):
+        sweep: Sweep = ctx.sweep
+        wanted = ctx.needs_input_grad[3:]
+        grads = [torch.zeros_like(t) if need else None for t, need in zip(ctx.saved_tensors, wanted, strict=True)]
+        on_edges, on_nodes, weights = _unflatten(ctx.layout, ctx.num_ends, ctx.saved_tensors)
+        edge_grads, node_grads, weight_grads = _unflatten(ctx.layout, ctx.num_ends, grads)
+
+        def piece(at: tuple[int, Where]):
+            number, where = at
+            indices = _destinations(sweep, number, where)
+            with torch.enable_grad(), ctx.autocast():
+                sliced = [_leaf(cut(t, where), g) for t, g in zip(on_edges[number], edge_grads[number], strict=True)]
+                gathered = _gather(sweep.panels[number], where, on_nodes)
+                ends = [
+                    Terms(*(_leaf(t, g) for t, g in zip(terms, own, strict=True)))
+                    for terms, own in zip(gathered, node_grads, strict=True)
+                ]
+                own = [_leaf(t, g) for t, g in zip(weights, weight_grads, strict=True)]
+                found = _reduced(sweep, sweep.cell(sliced, ends, own), indices)
+            given = Found(
+                to_edges[number][where] if to_edges and to_edges[number] is not None else None,
+                *(
+                    None if whole is None else whole[index.reshape(-1)]
+                    for whole, index in zip((to_nodes, to_nodes, to_pooled), indices, strict=True)
+                ),
+            )
+            pairs = [(f, g) for f, g in zip(found, given, strict=True) if f is not None and g is not None]
+            inputs = [*sliced, *(tensor for terms in ends for tensor in terms), *own]
+            needed = [tensor for tensor in inputs if tensor.requires_grad]
+            found_grads = iter(
+                torch.autograd.grad(
+                    [f for f, _ in pairs], needed, [g.to(f.dtype) for f, g in pairs], allow_unused=True
+                )
+            )
+            return at, indices, [next(found_grads) if tensor.requires_grad else None for tensor in inputs]
+
+        for (number, where), (target, source, _), found in sweep.workers(piece, _pieces(sweep)):
+            own = iter(found)
+            for whole in edge_grads[number]:
+                _add(None if whole is None else cut(whole, where), next(own))
+            for terms in node_grads:
+                for whole, index in zip(terms, (source, target), strict=True):
+                    grad = next(own)
+                    if whole is not None and grad is not None:
+                        whole.index_add_(0, index.reshape(-1), grad.reshape(-1, grad.shape[-1]).to(whole.dtype))
+            for whole in weight_grads:
+                _add(whole, next(own))
+        return None, None, None, *grads
+
+
+def _leaf(tensor: Tensor, grad: Tensor | None) -> Tensor:
+    return tensor.detach().requires_grad_(grad is not None)
+
+
+def _add(whole: Tensor | None, part: Tensor | None) -> None:
+    if whole is not None and part is not None:
+        whole.add_(part)
+
+
+def _unflatten(layout: list[int], num_ends: int, tensors: Sequence) -> tuple[list[list], list[Terms], list]:
+    """The inverse of `run`'s flattening: by panel, by layer, weights."""
+    rest = iter(tensors)
+    on_edges = [[next(rest) for _ in range(count)] for count in layout]
+    on_nodes = [Terms(next(rest), next(rest)) for _ in range(num_ends // 2)]
+    return on_edges, on_nodes, list(rest)

@@ -1,0 +1,208 @@
+"""The paper's block: messages along edges, then an update of nodes, of the global feature, and of edges."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch_geometric.nn import MetaLayer
+from torch_geometric.utils import scatter
+
+from graph_metanetworks.nn.engine.sweep import Found, Terms
+from graph_metanetworks.nn.state import Links, State, degrees
+
+Aggregation = Literal["mean", "sum", "max", "fan"]
+AGGREGATIONS = ("mean", "sum", "max", "fan")
+
+
+def mlp(inputs: int, inner: int, outputs: int, *, bias: bool = True) -> nn.Sequential:
+    """Two layers with a ReLU between them."""
+    return nn.Sequential(nn.Linear(inputs, inner), nn.ReLU(), nn.Linear(inner, outputs, bias=bias))
+
+
+class MessagePassing(nn.Module):
+    r"""One layer of a graph metanetwork (section 2.3 of the paper), residual and with pre-norm.
+
+    .. math::
+        v_i &\gets v_i + \mathrm{MLP}_2(v_i, \mathrm{mean}_j \mathrm{MLP}_1(v_i, v_j, e_{ij}, u), u) \\
+        u &\gets u + \mathrm{MLP}^u(u, \mathrm{mean}_i v_i, \mathrm{mean}_{ij} e_{ij}) \\
+        e_{ij} &\gets e_{ij} + \mathrm{MLP}^e(v_i, v_j, e_{ij}, u)
+
+    Two-way messages go along edges and against them, told apart by a feature; an edge has one state.
+
+    Args:
+        hidden: width of the states of nodes, edges and the global feature.
+        inner: width inside each MLP; `hidden` by default.
+        aggregation: "mean", "sum", "max" or "fan" (sum divided by the root of the number of neighbours).
+        two_way: send messages against the edges too.
+        global_feature: keep a state per network, used by all updates.
+        updates_edges: False for a last block of which only nodes are read: the global feature is not updated either.
+    """
+
+    def __init__(
+        self,
+        hidden: int,
+        inner: int | None = None,
+        *,
+        aggregation: Aggregation = "mean",
+        two_way: bool = True,
+        global_feature: bool = False,
+        updates_edges: bool = True,
+    ) -> None:
+        super().__init__()
+        if aggregation not in AGGREGATIONS:
+            raise ValueError(f"aggregation={aggregation!r} is none of {', '.join(AGGREGATIONS)}")
+        inner = inner or hidden
+        self.hidden, self.aggregation, self.two_way = hidden, aggregation, two_way
+        extra = hidden if global_feature else 0
+        self.node_norm = nn.LayerNorm(hidden)
+        self.edge_norm = nn.LayerNorm(hidden)
+        directions = 2 if two_way else 0
+        # no bias after the aggregation, so that applying it before or after the mean is the same
+        self.message = mlp(3 * hidden + directions + extra, inner, hidden, bias=False)
+        self.node_update = mlp(2 * hidden + extra, inner, hidden)
+        self.global_update = mlp(3 * hidden, inner, hidden) if global_feature and updates_edges else None
+        self.edge_node_norm = nn.LayerNorm(hidden) if updates_edges else None
+        self.edge_update = mlp(3 * hidden + extra, inner, hidden) if updates_edges else None
+
+    # -------------------------------------------------------------- the terms of edges, for the engine
+
+    def message_terms(self, nodes: Tensor, context: Tensor | None) -> Terms:
+        """What edges need of their ends to send messages; `context` is the global feature of each node."""
+        nodes = self.node_norm(nodes)
+        first = self.message[0]
+        hidden = self.hidden
+        to = F.linear(nodes, first.weight[:, :hidden], first.bias)  # as the receiver
+        if context is not None:
+            to = to + F.linear(context, first.weight[:, -hidden:])
+        fro = F.linear(nodes, first.weight[:, hidden : 2 * hidden])  # as the sender
+        if not self.two_way:
+            return Terms(source=fro, target=to)
+        along, against = first.weight[:, 3 * hidden : 3 * hidden + 2].unbind(1)
+        return Terms(source=torch.cat([fro, to + against], 1), target=torch.cat([to + along, fro], 1))
+
+    def message_weights(self) -> list[Tensor]:
+        hidden = self.hidden
+        return [self.edge_norm.weight, self.edge_norm.bias, self.message[0].weight[:, 2 * hidden : 3 * hidden]]
+
+    def messages(self, edges: Tensor, ends: Terms, weights: list[Tensor]) -> Found:
+        """Messages to the target and, if two-way, to the source of each edge, before the last linear layer."""
+        scale, shift, weight = weights
+        normed = F.layer_norm(edges, (self.hidden,), scale, shift)
+        pooled = normed if self.global_update is not None else None
+        own = F.linear(normed, weight)
+        if not self.two_way:
+            return Found(to_target=own.add_(ends.source).add_(ends.target).relu_(), pooled=pooled)
+        (from_source, to_source), (to_target, from_target) = (end.chunk(2, -1) for end in ends)
+        along = (own + from_source).add_(to_target).relu_()
+        against = own.add_(to_source).add_(from_target).relu_()
+        return Found(to_target=along, to_source=against, pooled=pooled)
+
+    def edge_terms(self, nodes: Tensor, context: Tensor | None) -> Terms:
+        """What edges need of their ends to be updated."""
+        assert self.edge_update is not None and self.edge_node_norm is not None
+        nodes = self.edge_node_norm(nodes)
+        first = self.edge_update[0]
+        hidden = self.hidden
+        target = F.linear(nodes, first.weight[:, hidden : 2 * hidden], first.bias)
+        if context is not None:
+            target = target + F.linear(context, first.weight[:, -hidden:])
+        return Terms(source=F.linear(nodes, first.weight[:, :hidden]), target=target)
+
+    def edge_weights(self) -> list[Tensor]:
+        assert self.edge_update is not None
+        first, _, second = self.edge_update
+        own = first.weight[:, 2 * self.hidden : 3 * self.hidden]
+        return [self.edge_norm.weight, self.edge_norm.bias, own, second.weight, second.bias]
+
+    def updated(self, edges: Tensor, ends: Terms, weights: list[Tensor]) -> Tensor:
+        """The edges' next states."""
+        scale, shift, first, second, bias = weights
+        inner = F.linear(F.layer_norm(edges, (self.hidden,), scale, shift), first)
+        return edges + F.linear(inner.add_(ends.source).add_(ends.target).relu_(), second, bias)
+
+    # -------------------------------------------------------------- nodes and the global feature
+
+    def updated_nodes(self, nodes: Tensor, messages: Tensor, context: Tensor | None) -> Tensor:
+        """The nodes' next states from aggregated messages `[N, inner]`."""
+        parts = [self.node_norm(nodes), self.message[2](messages)]
+        return nodes + self.node_update(torch.cat(parts if context is None else [*parts, context], dim=1))
+
+    def aggregated(self, messages: Tensor, degree: Tensor) -> Tensor:
+        """From sums (or maxima) of messages, and the number of edges into and out of each node `[N, 2]`."""
+        count = (degree.sum(1) if self.two_way else degree[:, 0]).clamp(min=1)[:, None].to(messages.dtype)
+        if self.aggregation == "mean":
+            return messages / count
+        return messages / count.sqrt() if self.aggregation == "fan" else messages
+
+    def updated_globals(self, features: Tensor, node_mean: Tensor, edge_mean: Tensor) -> Tensor:
+        assert self.global_update is not None
+        return features + self.global_update(torch.cat([features, node_mean, edge_mean], dim=1))
+
+    # -------------------------------------------------------------- the same as plain PyG
+
+    def forward(self, state: State, links: Links) -> State:
+        """The block over an explicit list of edges: the reference that the engine must equal."""
+        nodes, edges, features = state
+        first = MetaLayer(None, _NodeModel(self, links), _GlobalModel(self, links) if self.global_update else None)
+        normed = self.edge_norm(edges)
+        network = links.node_network
+        nodes, _, features = first(nodes, links.edge_index, normed, features, network)
+        if self.edge_update is not None and self.edge_node_norm is not None:
+            second = MetaLayer(_EdgeModel(self))
+            _, change, _ = second(self.edge_node_norm(nodes), links.edge_index, normed, features, network)
+            edges = edges + change
+        return State(nodes, edges, features)
+
+
+class _NodeModel(nn.Module):
+    def __init__(self, block: MessagePassing, links: Links) -> None:
+        super().__init__()
+        self.block, self.links = block, links
+
+    def forward(self, nodes, edge_index, edges, features, network):
+        block, (source, target) = self.block, edge_index
+        normed = block.node_norm(nodes)
+        messages, receivers = [], []
+        for direction, (sender, receiver) in enumerate([(source, target), (target, source)]):
+            parts = [normed[receiver], normed[sender], edges]
+            if block.two_way:
+                mark = F.one_hot(torch.tensor(direction, device=edges.device), 2).to(edges.dtype)
+                parts.append(mark.expand(len(edges), 2))
+            if features is not None:
+                parts.append(features[network[receiver]])
+            if direction == 0 or block.two_way:
+                inner = block.message[1](block.message[0](torch.cat(parts, dim=1)))
+                messages.append(inner if block.aggregation == "max" else block.message[2](inner))
+                receivers.append(receiver)
+        reduce = "max" if block.aggregation == "max" else "sum"
+        sums = scatter(torch.cat(messages), torch.cat(receivers), 0, len(nodes), reduce)
+        mean = block.aggregated(sums, degrees(self.links.batch))
+        mean = block.message[2](mean) if block.aggregation == "max" else mean
+        context = [] if features is None else [features[network]]
+        return nodes + block.node_update(torch.cat([normed, mean, *context], dim=1))
+
+
+class _GlobalModel(nn.Module):
+    def __init__(self, block: MessagePassing, links: Links) -> None:
+        super().__init__()
+        self.block, self.links = block, links
+
+    def forward(self, nodes, edge_index, edges, features, network):
+        size = len(features)
+        node_mean = scatter(nodes, network, 0, size, "mean")
+        edge_mean = scatter(edges, self.links.edge_network, 0, size, "mean")
+        return self.block.updated_globals(features, node_mean, edge_mean)
+
+
+class _EdgeModel(nn.Module):
+    def __init__(self, block: MessagePassing) -> None:
+        super().__init__()
+        self.block = block
+
+    def forward(self, sources, targets, edges, features, network):
+        parts = [sources, targets, edges] + ([] if features is None else [features[network]])
+        assert self.block.edge_update is not None
+        return self.block.edge_update(torch.cat(parts, dim=1))

@@ -1,0 +1,60 @@
+"""Save and load metanetworks: weights as safetensors, how they were made as JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from graph_metanetworks.nn.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from graph_metanetworks.nn.metanetwork import GraphMetanetwork
+
+    Metanetwork = TypeVar("Metanetwork", bound=GraphMetanetwork)
+
+CONFIG, WEIGHTS = "config.json", "model.safetensors"
+
+
+def config_of(arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a metanetwork that JSON can hold; names of the others under "custom"."""
+    given = {name: value for name, value in arguments.items() if name not in ("self", "__class__")}
+    custom = [name for name, value in given.items() if isinstance(value, nn.Module | list | tuple)]
+    config = {name: value for name, value in given.items() if name not in custom}
+    if isinstance(config["vocabulary"], Vocabulary):
+        config["vocabulary"] = asdict(config["vocabulary"])
+    return config | {"custom": custom}
+
+
+def save(network: GraphMetanetwork, folder: str | Path) -> Path:
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    config = network.config | {"tensors": list(network.edge_encoder.tensors)}
+    (folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n")
+    save_file({name: value.contiguous() for name, value in network.state_dict().items()}, folder / WEIGHTS)
+    return folder
+
+
+def load(kind: type[Metanetwork], folder: str | Path, **custom: Any) -> Metanetwork:
+    folder = Path(folder)
+    if not (folder / CONFIG).is_file():
+        raise FileNotFoundError(
+            f"{folder} holds no metanetwork: there is no {CONFIG}. Give the folder that save_pretrained wrote."
+        )
+    config = json.loads((folder / CONFIG).read_text())
+    tensors, needed = config.pop("tensors"), set(config.pop("custom"))
+    if needed - set(custom):
+        raise ValueError(
+            f"the metanetwork in {folder} was made with modules of your own: pass them again, as "
+            f"from_pretrained(folder, {', '.join(f'{name}=...' for name in sorted(needed - set(custom)))})."
+        )
+    if config["vocabulary"] is not None:
+        config["vocabulary"] = Vocabulary(**{k: tuple(v) for k, v in config["vocabulary"].items()})
+    network = kind(**(config | custom))
+    network.edge_encoder.make_tables(tensors)
+    network.load_state_dict(load_file(folder / WEIGHTS))
+    return network

@@ -1,0 +1,199 @@
+"""From the last states to a result: for each network, each node or each edge."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from graph_metanetworks.batch import Batch
+from graph_metanetworks.graph import ParameterGraph
+from graph_metanetworks.nn.engine.panel import Panel
+from graph_metanetworks.nn.message_passing import mlp
+from graph_metanetworks.nn.state import Links, State
+from graph_metanetworks.nn.vocabulary import Vocabulary
+
+
+class Readout(nn.Module):
+    """A result from final states. Subclass it for your own: `forward(state, links) -> Tensor`.
+
+    Readouts of edges implement `cell` besides, which works piece by piece: then no edge state is ever stored.
+    """
+
+    reads_edges = True  # False: the last block need not update edges
+
+    def forward(self, state: State, links: Links) -> Tensor:
+        raise NotImplementedError(f"{type(self).__name__} needs forward(state, links)")
+
+
+class PooledEdges(Readout):
+    """The base of readouts that sum something over the edges of each network."""
+
+    def __init__(self, hidden: int, out: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(hidden)
+        self.head = mlp(hidden, hidden, out)
+
+    def num_segments(self, networks: int) -> int:
+        return networks
+
+    def segments(self, panel: Panel, batch: Batch) -> Tensor:
+        """Where each edge is summed, broadcastable to the panel."""
+        networks = torch.tensor([use.network for use in panel.uses], device=panel.use.device)
+        return networks[panel.use]
+
+    def weights(self) -> list[Tensor]:
+        return [self.norm.weight, self.norm.bias]
+
+    def cell(self, edges: Tensor, weights: list[Tensor]) -> Tensor:
+        return F.layer_norm(edges, edges.shape[-1:], *weights)
+
+    def finish(self, pooled: Tensor, batch: Batch) -> Tensor:
+        """The result `[B, out]` from sums `[segments, width]`."""
+        counts = [graph.num_edges for graph in batch.graphs]
+        return self.head(pooled / torch.tensor(counts, device=pooled.device)[:, None])
+
+    def forward(self, state: State, links: Links) -> Tensor:
+        terms = self.cell(state.edges, self.weights())
+        pooled = terms.new_zeros(self.num_segments(len(links.batch)), terms.shape[-1])
+        pooled = pooled.index_add(0, self.segments(links.panel, links.batch), terms)
+        return self.finish(pooled, links.batch)
+
+
+class MeanEdges(PooledEdges):
+    """The mean over a network's edges, then an MLP: the paper's."""
+
+
+class MeanByKind(PooledEdges):
+    """The mean over each kind of edge; kinds are then weighted alike, however many edges they have."""
+
+    def __init__(self, hidden: int, out: int, vocabulary: Vocabulary | None = None) -> None:
+        super().__init__(hidden, out)
+        self.vocabulary = vocabulary or Vocabulary()
+        self.kind = nn.Embedding(len(self.vocabulary.edge_kinds), hidden)
+        self.mix = mlp(2 * hidden, hidden, hidden)
+
+    def num_segments(self, networks: int) -> int:
+        return networks * self.kind.num_embeddings
+
+    def segments(self, panel: Panel, batch: Batch) -> Tensor:
+        width = self.kind.num_embeddings
+        kinds = panel.kinds(self.vocabulary, batch)
+        numbers = [use.network * width + kind for use, kind in zip(panel.uses, kinds, strict=True)]
+        return torch.tensor(numbers, device=panel.use.device)[panel.use]
+
+    def finish(self, pooled: Tensor, batch: Batch) -> Tensor:
+        width = self.kind.num_embeddings
+        counts = torch.zeros(len(batch), width)
+        for network, graph in enumerate(batch.graphs):
+            kinds = [block.kind for block in graph.blocks]
+            rows = self.vocabulary.rows("edge_kinds", kinds, batch.names[network])
+            sizes = torch.tensor([float(block.num_edges) for block in graph.blocks])
+            counts[network].index_add_(0, torch.tensor(rows), sizes)
+        counts = counts.to(pooled)
+        means = pooled.view(len(batch), width, -1) / counts.clamp(min=1)[..., None]
+        mixed = self.mix(torch.cat([means, self.kind.weight.expand_as(means)], dim=-1))
+        present = (counts > 0)[..., None].to(pooled.dtype)
+        return self.head((mixed * present).sum(1) / present.sum(1))
+
+
+class AttentionPooling(PooledEdges):
+    """A mean over edges with learned weights, one set for each head."""
+
+    def __init__(self, hidden: int, out: int, heads: int = 4) -> None:
+        super().__init__(hidden, out)
+        self.score = nn.Linear(hidden, heads)
+        self.value = nn.Linear(hidden, hidden)
+
+    def weights(self) -> list[Tensor]:
+        return [*super().weights(), self.score.weight, self.score.bias, self.value.weight, self.value.bias]
+
+    def cell(self, edges: Tensor, weights: list[Tensor]) -> Tensor:
+        normed = super().cell(edges, weights[:2])
+        # bounded, so that sums of exponentials need no running maximum
+        weight = (8 * torch.tanh(F.linear(normed, *weights[2:4]) / 8)).exp()
+        value = F.linear(normed, *weights[4:]).unflatten(-1, (weight.shape[-1], -1))
+        return torch.cat([(value * weight[..., None]).flatten(-2), weight], dim=-1)
+
+    def finish(self, pooled: Tensor, batch: Batch) -> Tensor:
+        heads = self.score.out_features
+        sums, weight = pooled[:, :-heads], pooled[:, -heads:]
+        return self.head((sums.unflatten(-1, (heads, -1)) / weight[..., None]).flatten(1))
+
+
+class MeanNodes(Readout):
+    """The mean over a network's nodes, then an MLP."""
+
+    reads_edges = False
+
+    def __init__(self, hidden: int, out: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(hidden)
+        self.head = mlp(hidden, hidden, out)
+
+    def forward(self, state: State, links: Links) -> Tensor:
+        sizes = [graph.num_nodes for graph in links.batch.graphs]
+        means = [part.mean(0) for part in self.norm(state.nodes).split(sizes)]
+        return self.head(torch.stack(means))
+
+
+class EachNode(Readout):
+    """A result for each node. [N, out]"""
+
+    reads_edges = False
+
+    def __init__(self, hidden: int, out: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(hidden)
+        self.head = mlp(hidden, hidden, out)
+
+    def forward(self, state: State, links: Links) -> Tensor:
+        return self.head(self.norm(state.nodes))
+
+
+class EachEdge(Readout):
+    """A result for each edge. [E, out]"""
+
+    def __init__(self, hidden: int, out: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(hidden)
+        self.head = nn.Linear(hidden, out)
+
+    def weights(self) -> list[Tensor]:
+        return [self.norm.weight, self.norm.bias, self.head.weight, self.head.bias]
+
+    def cell(self, edges: Tensor, weights: list[Tensor]) -> Tensor:
+        return F.linear(F.layer_norm(edges, edges.shape[-1:], *weights[:2]), *weights[2:])
+
+    def finish(self, result: Tensor, panel: Panel, batch: Batch) -> Tensor:
+        """The result on a panel, `[*shape, out]`."""
+        return result
+
+    def forward(self, state: State, links: Links) -> Tensor:
+        return self.finish(self.cell(state.edges, self.weights()), links.panel, links.batch)
+
+
+class Edit(EachEdge):
+    r"""New weights :math:`\theta + \gamma f(\theta)`, with :math:`\gamma` learned for each tensor, .01 at first.
+
+    Tensors are told apart by name if `graphs` are given, and otherwise by the kind of their edges.
+    """
+
+    def __init__(
+        self, hidden: int, out: int = 1, *, graphs: Sequence[ParameterGraph] = (), start: float = 0.01
+    ) -> None:
+        super().__init__(hidden, out)
+        self.vocabulary = Vocabulary()
+        self.tensors = tuple(dict.fromkeys(p.name for graph in graphs for p in graph.parameters))
+        rows = len(self.vocabulary.edge_kinds) + len(self.tensors)
+        self.gamma = nn.Parameter(torch.full((rows,), start))
+
+    def finish(self, result: Tensor, panel: Panel, batch: Batch) -> Tensor:
+        known = {name: row for row, name in enumerate(self.tensors, len(self.vocabulary.edge_kinds))}
+        names = [batch.graphs[network].blocks[block].parameter or "" for network, block in panel.uses]
+        kinds = panel.kinds(self.vocabulary, batch)
+        rows = [known.get(name, kind) for name, kind in zip(names, kinds, strict=True)]
+        gamma = self.gamma[torch.tensor(rows, device=result.device)][panel.use]
+        return torch.addcmul(panel.values.to(result.dtype), gamma[..., None], result)
