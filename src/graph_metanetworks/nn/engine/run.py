@@ -33,12 +33,12 @@ class Plan:
     keeps_edges: bool
     stacks_blocks: bool
     list_below: int  # edges: blocks that together have fewer are run as one list
-    at_once_below: int  # edges: a batch that has fewer keeps what autograd wants, and is not cut into pieces
+    at_once_below: int  # numbers: if edge states have fewer, autograd keeps what it wants of whole panels
     piece: int  # numbers in the edge states of a piece
     workers: Callable = map
 
 
-BLOCKS = Plan(keeps_edges=True, stacks_blocks=True, list_below=1_000, at_once_below=30_000, piece=1 << 18)
+BLOCKS = Plan(keeps_edges=True, stacks_blocks=True, list_below=1_000, at_once_below=1 << 22, piece=1 << 18)
 
 
 def run_panels(network: GraphMetanetwork, batch: Batch, plan: Plan) -> Tensor:
@@ -170,7 +170,7 @@ class _Edges:
         on_edges = self.first if states is None else [[own] for own in states]
         on_nodes = [terms for _, terms in self.behind] + (ends or [])
         flat = [weight for own in weights for weight in own]
-        at_once = self.batch.num_edges < plan.at_once_below or (maximum and torch.is_grad_enabled())
+        at_once = self.batch.num_edges * self.hidden < plan.at_once_below or (maximum and torch.is_grad_enabled())
         return run(sweep, on_edges, on_nodes, flat, at_once=at_once)
 
 

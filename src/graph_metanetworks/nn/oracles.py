@@ -1,0 +1,83 @@
+"""The oracle of metanetworks: equivariant to the symmetries of every network, and to nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from graph_metanetworks import testing
+from graph_metanetworks.batch import collate
+from graph_metanetworks.graph import ParameterGraph
+from graph_metanetworks.nn.metanetwork import GraphMetanetwork
+from graph_metanetworks.symmetry.group import Automorphism
+
+TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-4}  # relative
+
+
+def assert_equivariant(
+    network: GraphMetanetwork,
+    graph: ParameterGraph,
+    model: nn.Module,
+    *,
+    samples: int = 2,
+    tolerance: float | None = None,
+) -> None:
+    """Permuted weights give the same result (graph level), or a result permuted alike (nodes, edges).
+
+    In float64 it is held against wrong permutations too: they must change the result.
+    """
+    dtype = next(network.parameters()).dtype
+    weights = {name: value.to(dtype) for name, value in model.state_dict().items() if name not in graph.ignored}
+    tolerance = tolerance or TOLERANCES[dtype]
+    before = _result(network, graph, weights)
+    for seed in range(samples):
+        automorphism = graph.symmetry.sample(torch.Generator().manual_seed(seed))
+        after = _result(network, graph, automorphism.apply(weights))
+        error = _change(network, graph, automorphism, before, after)
+        assert error <= tolerance, (
+            f"a symmetry of {graph.name} changes the {network.level}-level result by {error:.1e} (relative), more "
+            f"than {tolerance:.0e}"
+        )
+        moved = testing._moved(graph, automorphism)
+        if dtype == torch.float64 and moved:
+            wrongs = testing._wrong_permutations(graph, automorphism, weights, moved)
+            changes = [
+                _change(network, graph, automorphism, before, _result(network, graph, wrong)) for wrong in wrongs
+            ]
+            assert max(changes) > 100 * tolerance, (
+                f"leaving a tensor of {graph.name} behind changes the {network.level}-level result by only "
+                f"{max(changes):.1e}: the metanetwork does not see what is permuted"
+            )
+
+
+def _result(network: GraphMetanetwork, graph: ParameterGraph, weights: Mapping[str, Tensor]) -> Tensor:
+    with torch.no_grad():
+        return network(collate([(graph, weights)]))
+
+
+def _change(
+    network: GraphMetanetwork, graph: ParameterGraph, automorphism: Automorphism, before: Tensor, after: Tensor
+) -> float:
+    """The largest difference between what was expected and what came, relative to the largest result."""
+    if network.level == "node":
+        after = after[automorphism.nodes]
+    if network.level == "edge":
+        before = before[_edge_order(graph, None, automorphism)]
+        after = after[_edge_order(graph, automorphism, None)]
+    return float((after - before).abs().max() / before.abs().max().clamp(min=1e-30))
+
+
+def _edge_order(graph: ParameterGraph, weights: Automorphism | None, nodes: Automorphism | None) -> Tensor:
+    """Edges sorted by kind, ends, position and the number of their element, after permuting one or the other."""
+    numbers = testing._numbered(graph)
+    values = graph.edge_values(weights.apply(numbers) if weights else numbers)
+    order = []
+    for blocks in testing._blocks_by_kind(graph).values():
+        edges = np.concatenate([np.arange(where.start, where.stop) for _, where in blocks])
+        moved = nodes.nodes if nodes else None
+        rows = np.concatenate([testing._edge_rows(block, values[where], moved) for block, where in blocks])
+        order.append(edges[np.lexsort(rows.T)])
+    return torch.from_numpy(np.concatenate(order))
