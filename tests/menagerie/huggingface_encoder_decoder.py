@@ -1,7 +1,7 @@
 """Encoder-decoders from transformers, in tiny random configurations.
 
 The key biases of BART cannot be seen from outside: softmax forgets what is added to all scores of a
-query. T5 computes its RMSNorm in float32, whatever the dtype of the model.
+query. T5 and LongT5 compute their RMSNorm in float32, whatever the dtype of the model.
 """
 
 from functools import partial
@@ -39,6 +39,26 @@ def t5() -> nn.Module:
         decoder_start_token_id=0,
     )
     return hf.T5ForConditionalGeneration(config)
+
+
+@encoder_decoder("hf-longt5", float64=False)
+def long_t5() -> nn.Module:
+    """Return LongT5, whose encoder attends to blocks and their neighbours."""
+    config = hf.LongT5Config(
+        vocab_size=VOCABULARY,
+        d_model=12,
+        d_kv=5,
+        d_ff=20,
+        num_layers=1,
+        num_decoder_layers=1,
+        num_heads=3,
+        local_radius=2,
+        relative_attention_num_buckets=8,
+        relative_attention_max_distance=6,
+        use_cache=False,
+        decoder_start_token_id=0,
+    )
+    return hf.LongT5ForConditionalGeneration(config)
 
 
 @encoder_decoder("hf-bart")
