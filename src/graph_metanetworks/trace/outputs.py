@@ -12,7 +12,7 @@ from graph_metanetworks.trace.tape import tensors
 def output_tensors(result: Any) -> list[Tensor]:
     """Every tensor of a result, except in the caches of `transformers`.
 
-    A cache of keys and values is state: it only saves the next call some work, so its neurons may be permuted.
+    A cache of keys and values is state: it saves the next call some work, and its neurons may be permuted.
     """
     return tensors(result, skip=_is_cache)
 
