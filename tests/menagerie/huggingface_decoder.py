@@ -125,39 +125,25 @@ def gpt_oss() -> nn.Module:
     return hf.GptOssForCausalLM(config)
 
 
+STATE_SPACE = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 8,
+    "state_size": 5,
+    "num_hidden_layers": 2,
+    "expand": 2,
+    "conv_kernel": 3,
+    "use_cache": False,
+}
+
+
 @decoder("hf-mamba", float64=False)
 def mamba() -> nn.Module:
     """Return Mamba, a selective state-space model in its sequential form."""
-    config = hf.MambaConfig(
-        vocab_size=VOCABULARY,
-        hidden_size=8,
-        state_size=5,
-        num_hidden_layers=2,
-        expand=2,
-        conv_kernel=3,
-        time_step_rank=3,
-        use_cache=False,
-    )
-    return hf.MambaForCausalLM(config)
+    return hf.MambaForCausalLM(hf.MambaConfig(**STATE_SPACE, time_step_rank=3))
 
 
 @decoder("hf-mamba2", float64=False)
 def mamba2() -> nn.Module:
     """Return Mamba-2, whose heads share a state in groups of two and are scanned in chunks."""
-    config = hf.Mamba2Config(
-        vocab_size=VOCABULARY,
-        hidden_size=8,
-        state_size=5,
-        num_hidden_layers=2,
-        expand=2,
-        conv_kernel=3,
-        num_heads=4,
-        head_dim=4,
-        n_groups=2,
-        chunk_size=4,
-        use_cache=False,
-        pad_token_id=0,
-        bos_token_id=1,
-        eos_token_id=2,
-    )
+    config = hf.Mamba2Config(**STATE_SPACE, num_heads=4, head_dim=4, n_groups=2, chunk_size=4)
     return hf.Mamba2ForCausalLM(config)
