@@ -78,7 +78,7 @@ def anchor(card: Card) -> str:
 def order(graph: gmn.ParameterGraph) -> str:
     symmetry = graph.symmetry
     if symmetry.log_order < log(1e9):
-        return f"{round(symmetry.order()):,} permutations of neurons keep the function."
+        return f"{symmetry.order():,} permutations of neurons keep the function."
     power = f"10<sup>{symmetry.log_order / log(10):.1f}</sup>"
     return (
         f"About {power} permutations of neurons keep the function; {len(symmetry.variables)} axes are free."

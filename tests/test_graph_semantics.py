@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+import graph_metanetworks as gmn
 from composed import Composed
 from grammar.attention import Attention
 from graph_hash import graph_hash, hash_of
@@ -170,6 +171,24 @@ def test_activation_functions_are_told_apart() -> None:
         torch.manual_seed(0)
         hashes.add(hash_of(nn.Sequential(nn.Linear(5, 4), activation, nn.Linear(4, 2)), X))
     assert len(hashes) == 4
+
+
+WRITTEN_OUT: dict[str, tuple[Callable[[Tensor], Tensor], str]] = {
+    "gelu": (lambda x: 0.5 * x * (1 + torch.tanh(0.8 * (x + 0.045 * x.pow(3)))), "gelu"),
+    "gelu, factors exchanged": (lambda x: (1 + torch.tanh(0.8 * x)) * (0.5 * x), "gelu"),
+    "silu": (lambda x: x * x.sigmoid(), "silu"),
+    "mish": (lambda x: x * torch.tanh(F.softplus(x)), "mish"),
+    "a function of its own result": (lambda x: x.sigmoid() * (1 - x.sigmoid()), "sigmoid"),
+    "a square": (lambda x: x.tanh() * x.tanh(), "tanh"),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN_OUT)
+def test_activation_functions_that_are_written_out(name: str) -> None:
+    function, expected = WRITTEN_OUT[name]
+    model = Composed(lambda x, first, last: last(function(first(x))), nn.Linear(5, 4), nn.Linear(4, 2))
+    graph = gmn.trace(model, X)
+    assert [group.activation for group in graph.groups if group.kind == "neuron"] == [expected]
 
 
 def test_residual_connections_show() -> None:

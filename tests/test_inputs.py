@@ -50,6 +50,21 @@ INPUTS: dict[str, tuple[Any, Any]] = {
 }
 
 
+PADDED = {
+    "zeros": nn.ZeroPad2d((0, 1, 2, 1)),
+    "reflected": nn.ReflectionPad2d(1),
+    "repeated": nn.ReplicationPad2d((1, 0, 0, 1)),
+    "cropped": nn.ZeroPad2d((-1, 2, 0, 0)),
+}
+
+
+@pytest.mark.parametrize("name", PADDED)
+def test_padded_inputs_are_inputs_by_name(name: str) -> None:
+    model = nn.Sequential(PADDED[name], nn.Conv2d(3, 4, 2), nn.ReLU(), nn.Conv2d(4, 2, 1))
+    graph = gmn.testing.assert_all(model, torch.randn(2, 3, 5, 5))
+    assert [(g.name, g.size) for g in graph.groups if g.kind == "input"] == [("input", 3)]
+
+
 @pytest.mark.parametrize("values", ["random", "uniform"])
 @pytest.mark.parametrize("kind", INPUTS)
 def test_shapes_of_inputs(kind: str, values: str) -> None:

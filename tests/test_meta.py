@@ -11,7 +11,7 @@ from fingerprint import left_as_found
 from menagerie import MENAGERIE
 from traced import BY_NAME, traced
 
-READS_VALUES = {"hf-mixtral"}  # which expert takes which token is a question of values
+READS_VALUES = {"hf-mixtral", "hf-gpt-oss"}  # which expert takes which token is a question of values
 
 # one of every kind of construction; the whole menagerie runs on the meta device
 FAKE = (

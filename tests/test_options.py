@@ -197,6 +197,21 @@ def test_logits_free_the_streams_of_an_encoder_decoder() -> None:
     assert len(graph.symmetry.variables) == len(case.graph.symmetry.variables) + 1
 
 
+@pytest.mark.parametrize("name", ["hf-gpt2", "hf-llama", "hf-t5", "hf-mamba"])
+def test_a_cache_is_no_output(name: str) -> None:
+    """Keys and values that are kept for the next call are state, and may be permuted."""
+    case = traced(name)
+    graph = testing.assert_all(case.model, *case.args, **case.kwargs, use_cache=True)
+    assert graph.symmetry.log_order == pytest.approx(case.graph.symmetry.log_order, rel=1e-12)
+
+
+def test_a_cache_is_an_output_if_it_is_chosen() -> None:
+    case = traced("hf-gpt2")
+    tracer = gmn.Tracer(outputs=lambda result: (result.logits, result.past_key_values))
+    graph = tracer.trace(case.model, *case.args, **case.kwargs, use_cache=True)
+    assert graph.symmetry.log_order < case.graph.symmetry.log_order
+
+
 def test_options_are_keywords_and_tracers_compare() -> None:
     assert gmn.Tracer() == gmn.Tracer(unknown="raise")
     assert gmn.Tracer(heads="index") != gmn.Tracer()

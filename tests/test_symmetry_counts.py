@@ -198,17 +198,24 @@ COUNTS: dict[str, list[Axis]] = {
         of(12, *[of(2, each(2, 2), each(2, 4), 20)] * 2),  # two queries to each of two keys
     ),
     # experts are chosen by their index, and each permutes its own hidden neurons
-    "hf-mixtral": of(12, *[of(2, each(2, 2), each(2, 4), each(3, 20))] * 2),
+    **under("hf-mixtral hf-gpt-oss", of(12, *[of(2, each(2, 2), each(2, 4), each(3, 20))] * 2)),
     "hf-mamba": of(8, *[of(16, 5, 3)] * 2),
+    # two groups of two heads of four channels; the heads of a group share a state of five
+    "hf-mamba2": of(8, *[of(2, each(2, 2), each(4, 4), each(2, 5))] * 2),
     # the encoder's last states are outputs, and the embedding ties the decoder to them
     "hf-t5": of(
         *[of(3, *[each(3, 5)] * 4, 20, 20)] * 2, *[attention(3, 5, 5)] * 2
     ),  # position biases are shared, and so are heads
+    "hf-longt5": of(block(3, 5, 5, 20), attention(3, 5, 5), block(3, 5, 5, 20)),
     "hf-bart": of(block(3, 4, 4, 20), attention(2, 6, 6), block(2, 6, 6, 22)),
     "hf-whisper": of(12, 12, block(3, 4, 4, 20), attention(2, 6, 6), block(2, 6, 6, 22)),
     **under(
         "hf-wav2vec2 hf-wav2vec2-layer-norm", of(6, 8, 2, each(2, 6), *[block(3, 4, 4, 20)] * 2)
     ),  # positions by a grouped convolution
+    # two feed-forward layers around attention and a gated, depthwise convolution
+    "hf-conformer": of(6, 8, 12, *[of(20, attention(3, 4, 4), 12, 20)] * 2),
+    # keys and values of the first stage come from a coarser grid with channels of its own
+    "hf-segformer": of(6, 6, block(2, 3, 3, 12), 8, *[block(4, 2, 2, 24)] * 2, 10, 10, 10),
     "hf-swin": of(6, *[block(2, 3, 3, 9)] * 2, 12, block(3, 4, 4, 18)),
     "hf-convnext": of(6, 24, 8, 32, 10, 40, 40, 12, 48),
     "hf-resnet-basic": of(6, 12, 12, 12, 20, 20),

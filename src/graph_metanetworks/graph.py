@@ -38,6 +38,7 @@ class NodeGroup:
 
     @property
     def nodes(self) -> slice:
+        """Where its nodes lie in the node order."""
         return slice(self.start, self.start + self.size)
 
 
@@ -61,6 +62,7 @@ class EdgeBlock:
 
     @property
     def num_edges(self) -> int:
+        """Edges in the block, one per element of `shape`."""
         return prod(self.shape)
 
 
@@ -75,6 +77,7 @@ class Parameter:
 
     @property
     def numel(self) -> int:
+        """Elements of the tensor."""
         return prod(self.shape)
 
 
@@ -105,10 +108,12 @@ class ParameterGraph:
 
     @property
     def num_nodes(self) -> int:
+        """Nodes of all groups."""
         return sum(group.size for group in self.groups)
 
     @property
     def num_edges(self) -> int:
+        """Edges of all blocks, structural ones and aliases included."""
         return sum(block.num_edges for block in self.blocks)
 
     @property
@@ -237,15 +242,18 @@ class ParameterGraph:
         return tuple(sorted({group.activation for group in self.groups} | {""}))
 
     @cached_property
-    def node_kind(self) -> Tensor:  # [N]
+    def node_kind(self) -> Tensor:
+        """Kind of each node, as an index into `node_kinds`. [N]"""
         return self._per_node([self.node_kinds.index(group.kind) for group in self.groups])
 
     @cached_property
-    def node_depth(self) -> Tensor:  # [N]
+    def node_depth(self) -> Tensor:
+        """Longest path from an input to each node. [N]"""
         return self._per_node([group.depth for group in self.groups])
 
     @cached_property
-    def node_activation(self) -> Tensor:  # [N]
+    def node_activation(self) -> Tensor:
+        """Activation function of each node, as an index into `activations`. [N]"""
         return self._per_node([self.activations.index(group.activation) for group in self.groups])
 
     @cached_property
@@ -269,7 +277,8 @@ class ParameterGraph:
         return index
 
     @property
-    def edge_kind(self) -> Tensor:  # [E]
+    def edge_kind(self) -> Tensor:
+        """Kind of each edge, as an index into `edge_kinds`. [E]"""
         kinds = torch.tensor([self.edge_kinds.index(b.kind) for b in self.blocks], device="cpu")
         counts = torch.tensor([b.num_edges for b in self.blocks], device="cpu")
         return kinds.repeat_interleave(counts)

@@ -72,7 +72,7 @@ def _order(graph: ParameterGraph) -> str:
     if not axes:
         return "none, every neuron is fixed"
     order = graph.symmetry.log_order
-    exact = f"{round(graph.symmetry.order()):,}" if order < log(1e6) else f"about 10^{order / log(10):,.1f}"
+    exact = f"{graph.symmetry.order():,}" if order < log(1e6) else f"about 10^{order / log(10):,.1f}"
     return f"{exact} permutations of neurons (log order {order:,.4g}), {axes:,} free {_plural(axes)}"
 
 

@@ -22,6 +22,7 @@ from torch.utils._pytree import tree_map_only
 from graph_metanetworks.graph import EdgeBlock, ParameterGraph, block_position
 from graph_metanetworks.symmetry.group import Automorphism, Symmetry
 from graph_metanetworks.trace.interpreter import where
+from graph_metanetworks.trace.outputs import output_tensors
 from graph_metanetworks.trace.tape import Escape, Operation, TensorRef, plain_kernels, refs, tensors
 from graph_metanetworks.trace.tracer import Tracer
 
@@ -163,7 +164,7 @@ def _outputs(model: nn.Module, weights: Mapping[str, Tensor], args, kwargs) -> l
     model.load_state_dict(weights)
     with torch.random.fork_rng(devices=[]), plain_kernels(), _default_double(), KeepDouble():
         torch.manual_seed(0)
-        return tensors(model(*args, **kwargs))
+        return output_tensors(model(*args, **kwargs))
 
 
 def _difference(expected: list[Tensor], actual: list[Tensor]) -> float:

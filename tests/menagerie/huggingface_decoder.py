@@ -111,17 +111,39 @@ decoder("hf-mixtral", float64=False)(partial(mixtral, "eager"))
 decoder("hf-mixtral-batched-experts", float64=False)(partial(mixtral, "batched_mm"))
 
 
+@decoder("hf-gpt-oss", float64=False)
+def gpt_oss() -> nn.Module:
+    """Return GPT-OSS: attention sinks, windows in every other layer, experts with interleaved gates."""
+    config = hf.GptOssConfig(
+        **DECODER,
+        num_local_experts=3,
+        num_experts_per_tok=2,
+        sliding_window=3,
+        rope_parameters={"rope_type": "default", "rope_theta": 10_000.0},
+        experts_implementation="eager",
+    )
+    return hf.GptOssForCausalLM(config)
+
+
+STATE_SPACE = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 8,
+    "state_size": 5,
+    "num_hidden_layers": 2,
+    "expand": 2,
+    "conv_kernel": 3,
+    "use_cache": False,
+}
+
+
 @decoder("hf-mamba", float64=False)
 def mamba() -> nn.Module:
     """Return Mamba, a selective state-space model in its sequential form."""
-    config = hf.MambaConfig(
-        vocab_size=VOCABULARY,
-        hidden_size=8,
-        state_size=5,
-        num_hidden_layers=2,
-        expand=2,
-        conv_kernel=3,
-        time_step_rank=3,
-        use_cache=False,
-    )
-    return hf.MambaForCausalLM(config)
+    return hf.MambaForCausalLM(hf.MambaConfig(**STATE_SPACE, time_step_rank=3))
+
+
+@decoder("hf-mamba2", float64=False)
+def mamba2() -> nn.Module:
+    """Return Mamba-2, whose heads share a state in groups of two and are scanned in chunks."""
+    config = hf.Mamba2Config(**STATE_SPACE, num_heads=4, head_dim=4, n_groups=2, chunk_size=4)
+    return hf.Mamba2ForCausalLM(config)

@@ -55,26 +55,31 @@ def roberta() -> nn.Module:
     return hf.RobertaForMaskedLM(hf.RobertaConfig(**ENCODER))
 
 
+SPEECH = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 12,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 3,
+    "intermediate_size": 20,
+    "conv_dim": [6, 8],
+    "conv_kernel": [5, 3],
+    "conv_stride": [3, 2],
+    "num_feat_extract_layers": 2,
+    "num_conv_pos_embeddings": 4,
+    "num_conv_pos_embedding_groups": 2,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+
+
 def wav2vec2(feat_extract_norm: str, *, do_stable_layer_norm: bool) -> nn.Module:
     """Return Wav2Vec2 with a head for connectionist temporal classification."""
     config = hf.Wav2Vec2Config(
-        vocab_size=VOCABULARY,
-        hidden_size=12,
-        num_hidden_layers=2,
-        num_attention_heads=3,
-        intermediate_size=20,
-        conv_dim=[6, 8],
-        conv_kernel=[5, 3],
-        conv_stride=[3, 2],
-        num_feat_extract_layers=2,
-        num_conv_pos_embeddings=4,
-        num_conv_pos_embedding_groups=2,
+        **SPEECH,
         feat_extract_norm=feat_extract_norm,
         do_stable_layer_norm=do_stable_layer_norm,
         conv_bias=feat_extract_norm == "layer",
-        pad_token_id=0,
-        bos_token_id=1,
-        eos_token_id=2,
     )
     return hf.Wav2Vec2ForCTC(config)
 
@@ -83,3 +88,11 @@ def wav2vec2(feat_extract_norm: str, *, do_stable_layer_norm: bool) -> nn.Module
 wave = partial(encoder, example=inputs(input_values=normal(2, 60)), tracer={"unused": "keep"})
 wave("hf-wav2vec2")(partial(wav2vec2, "group", do_stable_layer_norm=False))
 wave("hf-wav2vec2-layer-norm")(partial(wav2vec2, "layer", do_stable_layer_norm=True))
+
+
+@wave("hf-conformer")
+def conformer() -> nn.Module:
+    """Return a conformer: convolutions with batch norm between attention with relative positions."""
+    # The convolution for absolute positions stays unused.
+    config = hf.Wav2Vec2ConformerConfig(**SPEECH, conv_depthwise_kernel_size=3, max_source_positions=20)
+    return hf.Wav2Vec2ConformerForCTC(config)

@@ -1,7 +1,7 @@
 """Encoder-decoders from transformers, in tiny random configurations.
 
 The key biases of BART cannot be seen from outside: softmax forgets what is added to all scores of a
-query. T5 computes its RMSNorm in float32, whatever the dtype of the model.
+query. T5 and LongT5 compute their RMSNorm in float32, whatever the dtype of the model.
 """
 
 from functools import partial
@@ -23,58 +23,58 @@ encoder_decoder = partial(
 )
 
 
+T5 = {
+    "vocab_size": VOCABULARY,
+    "d_model": 12,
+    "d_kv": 5,
+    "d_ff": 20,
+    "num_heads": 3,
+    "relative_attention_num_buckets": 8,
+    "relative_attention_max_distance": 6,
+    "use_cache": False,
+    "decoder_start_token_id": 0,
+}
+
+
 @encoder_decoder("hf-t5", float64=False)
 def t5() -> nn.Module:
     """Return T5, an encoder and decoder with relative position biases."""
-    config = hf.T5Config(
-        vocab_size=VOCABULARY,
-        d_model=12,
-        d_kv=5,
-        d_ff=20,
-        num_layers=2,
-        num_heads=3,
-        relative_attention_num_buckets=8,
-        relative_attention_max_distance=6,
-        use_cache=False,
-        decoder_start_token_id=0,
-    )
-    return hf.T5ForConditionalGeneration(config)
+    return hf.T5ForConditionalGeneration(hf.T5Config(**T5, num_layers=2))
+
+
+@encoder_decoder("hf-longt5", float64=False)
+def long_t5() -> nn.Module:
+    """Return LongT5, whose encoder attends to blocks and their neighbours."""
+    return hf.LongT5ForConditionalGeneration(hf.LongT5Config(**T5, num_layers=1, local_radius=2))
+
+
+BART = {
+    "vocab_size": VOCABULARY,
+    "d_model": 12,
+    "encoder_layers": 1,
+    "decoder_layers": 1,
+    "encoder_attention_heads": 3,
+    "decoder_attention_heads": 2,
+    "encoder_ffn_dim": 20,
+    "decoder_ffn_dim": 22,
+    "use_cache": False,
+}
 
 
 @encoder_decoder("hf-bart")
 def bart() -> nn.Module:
     """Return BART, an encoder and decoder with learned positions."""
-    config = hf.BartConfig(
-        vocab_size=VOCABULARY,
-        d_model=12,
-        encoder_layers=1,
-        decoder_layers=1,
-        encoder_attention_heads=3,
-        decoder_attention_heads=2,
-        encoder_ffn_dim=20,
-        decoder_ffn_dim=22,
-        max_position_embeddings=11,
-        use_cache=False,
-    )
-    return hf.BartForConditionalGeneration(config)
+    return hf.BartForConditionalGeneration(hf.BartConfig(**BART, max_position_embeddings=11))
 
 
 @encoder_decoder("hf-whisper", example=inputs(input_features=normal(2, 7, 16), decoder_input_ids=target))
 def whisper() -> nn.Module:
     """Return Whisper, an encoder of spectrograms and a decoder of text."""
     config = hf.WhisperConfig(
-        vocab_size=VOCABULARY,
+        **BART,
         num_mel_bins=7,
-        d_model=12,
-        encoder_layers=1,
-        decoder_layers=1,
-        encoder_attention_heads=3,
-        decoder_attention_heads=2,
-        encoder_ffn_dim=20,
-        decoder_ffn_dim=22,
         max_source_positions=8,
         max_target_positions=11,
-        use_cache=False,
         pad_token_id=0,
         bos_token_id=1,
         eos_token_id=2,

@@ -1,6 +1,6 @@
 """Vision models of transformers, in tiny random configurations.
 
-The key biases of ViT, DeiT, Swin and CLIP cannot be seen from outside: softmax forgets them.
+The key biases of ViT, DeiT, Swin, SegFormer and CLIP cannot be seen from outside: softmax forgets them.
 """
 
 from functools import partial
@@ -50,6 +50,24 @@ def swin() -> nn.Module:
         num_labels=5,
     )
     return hf.SwinForImageClassification(config)
+
+
+@vision("hf-segformer")
+def segformer() -> nn.Module:
+    """Return SegFormer: attention to a coarser grid, convolutions in its MLPs, a head that joins stages."""
+    config = hf.SegformerConfig(
+        num_encoder_blocks=2,
+        depths=[1, 2],
+        sr_ratios=[2, 1],
+        hidden_sizes=[6, 8],
+        patch_sizes=[3, 3],
+        strides=[2, 2],
+        num_attention_heads=[2, 4],
+        mlp_ratios=[2, 3],
+        decoder_hidden_size=10,
+        num_labels=5,
+    )
+    return hf.SegformerForSemanticSegmentation(config)
 
 
 @vision("hf-convnext")

@@ -1,7 +1,7 @@
 """The symmetry group of a graph, and its elements."""
 
 from collections import Counter
-from math import exp
+from math import exp, factorial
 
 import networkx as nx
 import pytest
@@ -56,7 +56,7 @@ tiny = pytest.mark.parametrize("name", TINY)
 @tiny
 def test_the_order_by_hand(name: str) -> None:
     model, x, order = TINY[name]
-    assert gmn.trace(model, x).symmetry.order() == pytest.approx(order)
+    assert gmn.trace(model, x).symmetry.order() == order
 
 
 @pytest.mark.parametrize("name", [name for name, (_, _, order) in TINY.items() if order < 100])
@@ -196,7 +196,7 @@ def test_orders_that_fit_no_float() -> None:
     model = nn.Sequential(nn.Linear(1, 500), nn.ReLU(), nn.Linear(500, 1))
     symmetry = gmn.trace(model, torch.randn(1, 1)).symmetry
     assert symmetry.log_order == pytest.approx(2611.33, abs=0.01)
-    assert symmetry.order() == float("inf")
+    assert symmetry.order() == factorial(500)
     assert exp(1) < symmetry.log_order
     assert "free axes=1" in repr(symmetry)
 

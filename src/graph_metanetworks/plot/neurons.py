@@ -55,12 +55,16 @@ def draw_neurons(graph: ParameterGraph, weights: Mapping[str, Tensor] | None = N
 
 def counts(graph: ParameterGraph) -> str:
     """The line under the title."""
-    order = graph.symmetry.log_order / log(10)
-    symmetry = (
-        f"$10^{{{order:.1f}}}$ symmetries" if order > 6 else f"{round(graph.symmetry.order()):,} symmetries"
-    )
     nodes, edges = f"{graph.num_nodes:,} nodes", f"{graph.num_edges:,} edges"
-    return f"{nodes} · {edges} · {graph.num_parameters:,} parameters · {symmetry}"
+    return f"{nodes} · {edges} · {graph.num_parameters:,} parameters · {_symmetries(graph)}"
+
+
+def _symmetries(graph: ParameterGraph) -> str:
+    digits = graph.symmetry.log_order / log(10)
+    if digits > 6:
+        return f"$10^{{{digits:.1f}}}$ symmetries"
+    order = graph.symmetry.order()
+    return f"{order:,} symmetries" if order > 1 else "no symmetry"
 
 
 def _columns(graph: ParameterGraph, own: frozenset[NodeGroup]) -> list[list[NodeGroup]]:

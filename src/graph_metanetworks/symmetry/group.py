@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import lgamma, prod
+from math import factorial, lgamma, prod
 
 import torch
 from torch import Tensor
@@ -31,7 +31,7 @@ class Symmetry:
     >>> import torch, graph_metanetworks as gmn
     >>> model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU(), torch.nn.Linear(3, 1))
     >>> graph = gmn.trace(model, torch.randn(1, 2))
-    >>> round(graph.symmetry.order())         # the three hidden neurons
+    >>> graph.symmetry.order()                # the three hidden neurons
     6
     >>> permuted = graph.symmetry.sample(torch.Generator().manual_seed(0)).apply(model.state_dict())
     """
@@ -53,9 +53,9 @@ class Symmetry:
         """Natural logarithm of the number of permutations."""
         return sum(prod(p.size for p in parents(v)) * lgamma(v.size + 1) for v in self.variables)
 
-    def order(self) -> float:
-        """The number of permutations, infinite if it does not fit a float."""
-        return float(torch.tensor(self.log_order, dtype=torch.float64).exp())
+    def order(self) -> int:
+        """The number of permutations, exactly; for a large network it has millions of digits."""
+        return prod(factorial(v.size) ** prod(p.size for p in parents(v)) for v in self.variables)
 
     def sample(self, generator: torch.Generator | None = None) -> Automorphism:
         """A uniformly random element of the group."""

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 class Declaration:
     """How a module's inputs, parameters and outputs share axes.
 
-    One string per tensor, one word per dimension:
+    One string per tensor, one word per dimension::
 
         i           an axis of channels, which may be permuted
         T           a place (batch, time, kernel, grid), which may not; `...` for any number of them

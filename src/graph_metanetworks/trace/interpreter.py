@@ -267,12 +267,7 @@ class Interpreter:
         if value.is_pinned:
             return
         what = f"{operation.func} hands values to Python {where(operation)}, where they cannot be followed"
-        if self.unknown == "raise":
-            raise UnsupportedOperation(
-                f"{what}. Compute with tensors instead, describe the module with gmn.declare, or trace with "
-                'gmn.Tracer(unknown="pin") to claim no symmetry there.'
-            )
-        self.notes.append(f"{what}: no symmetry is claimed there")
+        self._not_understood(what, "Compute with tensors instead")
         for dim in value.dims:
             pin(dim, str(operation.func))
 
@@ -280,13 +275,17 @@ class Interpreter:
         inputs = [call.value(ref) for ref in call.tensors]
         if any(not value.is_pinned for value in inputs):
             what = f"no rule for {call.operation.func}, called {where(call.operation)}"
-            if self.unknown == "raise":
-                raise UnsupportedOperation(
-                    f"{what}. Add one with @gmn.rule, describe the module with gmn.declare, or trace "
-                    'with gmn.Tracer(unknown="pin") to claim no symmetry there.'
-                )
-            self.notes.append(f"{what}: no symmetry is claimed there")
+            self._not_understood(what, "Add one with @gmn.rule")
         return binding.opaque(call)
+
+    def _not_understood(self, what: str, remedy: str) -> None:
+        """Refuse the network, or note that its symmetry is given up in one place."""
+        if self.unknown == "raise":
+            raise UnsupportedOperation(
+                f"{what}. {remedy}, describe the module with gmn.declare, or trace with "
+                'gmn.Tracer(unknown="pin") to claim no symmetry there.'
+            )
+        self.notes.append(f"{what}: no symmetry is claimed there")
 
     # -------------------------------------------------------------- modules
 

@@ -89,6 +89,12 @@ class View:
             return self.label
         return self.elements().index()
 
+    def along(self, dim: int) -> Tensor | None:
+        """The elements along one dimension, at the first place where there is one at each index."""
+        places = self.dense().movedim(dim, -1).reshape(-1, self.label.size(dim))
+        complete = (places != NOTHING).all(dim=1)  # padding has no elements
+        return places[int(complete.int().argmax())] if bool(complete.any()) else None
+
     def elements(self) -> Elements:
         label = self.label
         if label.device.type != "meta":

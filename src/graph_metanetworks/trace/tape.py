@@ -81,8 +81,11 @@ def refs(tree: Any) -> list[TensorRef]:
     return [leaf for leaf in tree_flatten(tree)[0] if isinstance(leaf, TensorRef)]
 
 
-def tensors(tree: Any) -> list[Tensor]:
-    """All tensors in nested containers and objects: dicts, tuples, dataclasses, graphs, any object."""
+def tensors(tree: Any, *, skip: Callable[[Any], bool] = lambda node: False) -> list[Tensor]:
+    """All tensors in nested containers and objects: dicts, tuples, dataclasses, graphs, any object.
+
+    What `skip` says yes to is not looked into.
+    """
     found: list[Tensor] = []
     seen: set[int] = set()
 
@@ -90,7 +93,7 @@ def tensors(tree: Any) -> list[Tensor]:
         if isinstance(node, Tensor):
             found.append(node)
             return
-        if id(node) in seen or isinstance(node, str | bytes | type | nn.Module):
+        if id(node) in seen or isinstance(node, str | bytes | type | nn.Module) or skip(node):
             return
         seen.add(id(node))
         if isinstance(node, Mapping):

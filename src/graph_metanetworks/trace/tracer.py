@@ -20,6 +20,7 @@ from graph_metanetworks.trace.checks import check, check_example
 from graph_metanetworks.trace.declare import is_declared
 from graph_metanetworks.trace.finish import finish
 from graph_metanetworks.trace.interpreter import Interpreter
+from graph_metanetworks.trace.outputs import output_tensors
 from graph_metanetworks.trace.registry import has_rule
 from graph_metanetworks.trace.tape import Tape, WatchEscapes, plain_kernels, tensors
 from graph_metanetworks.trace.untouched import untouched
@@ -46,7 +47,8 @@ class Tracer:
             symmetry.
         attention: "distinct" nodes for queries, keys and values, or "shared" ones as in the paper.
         heads: a structural "node" per head, or the "index" of the head as a feature as in the paper.
-        outputs: which part of the network's result counts as its output; everything by default.
+        outputs: which part of the network's result counts as its output; by default every tensor in it,
+            except in the caches of `transformers`.
     """
 
     unknown: Literal["raise", "pin"] = "raise"
@@ -92,13 +94,7 @@ class Tracer:
     def _interpret(
         self, model: nn.Module, state: _State, tape: Tape, result: Any, args: tuple, kwargs: dict
     ) -> tuple[ParameterGraph, Interpreter]:
-        chosen = self._chosen(model, result)
-        outputs = tensors(chosen)
-        if not outputs:
-            raise TraceError(
-                f"{type(model).__name__} returned no tensor (but {type(chosen).__name__}). Pass "
-                "gmn.Tracer(outputs=...) a function that picks the tensors out of the result."
-            )
+        outputs = self._outputs(model, result)
         interpreter = Interpreter(model, unknown=self.unknown)
         interpreter.log = [] if tape.snapshot else None
         for name, tensor in state.tensors.items():
@@ -118,6 +114,16 @@ class Tracer:
             name=type(_original(model)).__name__,
         )
         return graph, interpreter
+
+    def _outputs(self, model: nn.Module, result: Any) -> list[Tensor]:
+        chosen = self._chosen(model, result)
+        found = output_tensors(chosen) if self.outputs is None else tensors(chosen)
+        if not found:
+            raise TraceError(
+                f"{type(model).__name__} returned no tensor (but {type(chosen).__name__}). Pass "
+                "gmn.Tracer(outputs=...) a function that picks the tensors out of the result."
+            )
+        return found
 
     def _chosen(self, model: nn.Module, result: Any) -> Any:
         if self.outputs is None:

@@ -9,17 +9,14 @@ import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
 
-_REGISTRIES = ("_parameters", "_buffers", "_modules")
-
 
 @contextmanager
 def untouched(model: nn.Module) -> Iterator[None]:
     """Evaluation mode inside; afterwards every flag, attribute and buffer is what it was before."""
     attributes = [(module, dict(vars(module))) for module in model.modules()]
+    # parameters, buffers, submodules, hooks: a network may install hooks when it is first called
     registries = [
-        (registry, dict(registry))
-        for module, saved in attributes
-        for registry in (saved[name] for name in _REGISTRIES)
+        (value, dict(value)) for _, saved in attributes for value in saved.values() if isinstance(value, dict)
     ]
     buffers = [
         (buffer, buffer.detach().clone())

@@ -28,7 +28,7 @@ class Value:
     elements of an input it shows, and `behind` which nodes it was computed from in a way that labels
     cannot follow. A weight has `views` of parameters; `mixed` names parameters that went through
     arithmetic. `pooled` says that places were summed up, which tells the two matrices of a DeepSets
-    layer apart.
+    layer apart. `passed` names the first function that it went through since its nodes were made.
     """
 
     role: Role
@@ -39,6 +39,7 @@ class Value:
     origin: View | None = None
     behind: Tensor | None = None
     pooled: bool = False
+    passed: str = ""
 
     @property
     def is_weight(self) -> bool:

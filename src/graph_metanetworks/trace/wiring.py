@@ -83,9 +83,9 @@ def _product(trace: Interpreter, value: Value, shape: Sequence[int], labels: lis
 
 def _new_label(trace: Interpreter, value: Value, shape: Sequence[int], dim: int) -> Tensor:
     builder = trace.builder
-    if value.origin is not None and value.behind is None:
-        shown = compact(value.origin.dense(), {dim}).reshape(-1)
-        numbers = trace.input_nodes(value.origin.parameter, shown, value.dims[dim])
+    origin = value.origin if value.behind is None else None
+    if origin is not None and (shown := origin.along(dim)) is not None:
+        numbers = trace.input_nodes(origin.parameter, shown, value.dims[dim])
         return lay_along(numbers, dim, len(shape)).expand(tuple(shape))
     if value.behind is None:
         kind = "input" if value.is_activation else "constant"

@@ -1,7 +1,7 @@
 """Axes: how the network's symmetry group acts on each dimension of each tensor.
 
 A dimension is a row-major product of axes (`Dim`, a list; size-1 axes are dropped). An axis is a union-find
-variable: the group permutes it freely until an operation demands less. It may be refined once, to
+variable: the group permutes it freely until an operation demands less. It may be refined once, to::
 
     Product     heads x head dimension;
     Concat      packed q, k, v; DenseNet: no element leaves its segment;

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
+
 from graph_metanetworks.symmetry.axes import Dim, fixed, unify_dims
 from graph_metanetworks.trace import binding, wiring
 from graph_metanetworks.trace.interpreter import Call
-from graph_metanetworks.trace.labels import pattern
+from graph_metanetworks.trace.labels import compact, pattern
 from graph_metanetworks.trace.registry import POINTWISE, rule
 from graph_metanetworks.trace.tape import TensorRef
 from graph_metanetworks.trace.value import Role, Value, highest
@@ -38,6 +40,8 @@ ACTIVATIONS = {
     "rrelu_with_noise": "leaky_relu",
     "erf": "gelu",
 }
+# x f(x), with f by name: functions that are written out, up to constants
+GATED_BY_ITSELF = {"tanh": "gelu", "sigmoid": "silu", "softplus": "mish"}
 MULTIPLICATIVE = {"mul", "div", "addcmul", "addcdiv", "pow", "_prelu_kernel", "polar", "complex"}
 
 
@@ -83,7 +87,7 @@ def combine(call: Call, tensors: Sequence[TensorRef], shape: Sequence[int]) -> V
             result.labels = wiring.tell_about(call.trace, value, result.labels, shape, dims)
     for weight in weights:
         binding.bind(call.trace, scale_kind(call, multiplies), weight, result, shape)
-    _note_activation(call, result)
+    _note_activation(call, activations, result)
     return result
 
 
@@ -123,14 +127,27 @@ def _keep_origin(result: Value, operands: Sequence[tuple[TensorRef, Value]], sha
     result.behind = wiring.nodes_behind(*(value for _, value in activations))
 
 
-def _note_activation(call: Call, value: Value) -> None:
-    name = ACTIVATIONS.get(call.name)
+def _note_activation(call: Call, operands: Sequence[Value], result: Value) -> None:
+    same = [value for value in operands if _same_nodes(value, result)]
+    before = next((value.passed for value in same if value.passed), "")
+    meets_itself = call.name == "mul" and len(same) == 2 and not all(value.passed for value in same)
+    gate = GATED_BY_ITSELF.get(before) if meets_itself else None
+    name = gate or ACTIVATIONS.get(call.name)
+    result.passed = gate or before or name or ""
     if name is None:
         return
-    for label in value.labels:
+    for label in result.labels:
         for group in call.trace.builder.groups_in(label):
-            group.activation = group.activation or name
+            if not group.activation or (gate and group.activation == before):
+                group.activation = name
             call.trace.builder.bare.discard(group.start)
+
+
+def _same_nodes(first: Value, second: Value) -> bool:
+    pairs = zip(first.labels, second.labels, strict=False)
+    return len(first.labels) == len(second.labels) and all(
+        torch.equal(compact(ours, pattern(ours)), compact(theirs, pattern(theirs))) for ours, theirs in pairs
+    )
 
 
 @rule(

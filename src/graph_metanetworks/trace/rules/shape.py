@@ -306,7 +306,8 @@ def pad(call: Call) -> Value:
     if value.role < Role.ACTIVATION:
         return Value(value.role, dims, mixed=value.parameters)
     labels = [_pad_label(label, amounts, grows, out.shape) for label in value.labels]
-    return Value(value.role, dims, labels=labels, behind=value.behind)
+    origin = value.origin and value.origin.moved(lambda x: _pad_label(x, amounts, grows, out.shape))
+    return Value(value.role, dims, labels=labels, origin=origin, behind=value.behind)
 
 
 def _pad_label(label: Tensor, amounts: list[int], grows: list[bool], shape: tuple[int, ...]) -> Tensor:
