@@ -13,11 +13,11 @@ from torch import Tensor
 from graph_metanetworks.errors import StateDictMismatch
 from graph_metanetworks.symmetry.axes import (
     Axis,
-    Cases,
     Dim,
     is_pinned,
     leaves,
     parents,
+    referred,
     regions,
     size,
     variables,
@@ -208,10 +208,6 @@ def _connected(flat: Dim) -> list[list[int]]:
         group[:] = [new if g == old else g for g in group]
 
     for i, axis in enumerate(flat):
-        for v in variables([axis]):
-            for parent in parents(v):
-                if parent in flat:
-                    join(i, flat.index(parent))
-        if isinstance(axis.form, Cases) and not axis.pinned:
-            join(i, flat.index(leaves(axis.form.over)[0]))
+        for other in referred(axis) & set(flat):
+            join(i, flat.index(other))
     return [[i for i, g in enumerate(group) if g == label] for label in sorted(set(group))]

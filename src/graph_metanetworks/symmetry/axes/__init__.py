@@ -33,6 +33,7 @@ from graph_metanetworks.symmetry.axes.axis import (
     parents,
     parts_of,
     pin,
+    referred,
     size,
     variables,
 )
@@ -75,6 +76,7 @@ __all__ = [
     "part_of",
     "parts_of",
     "pin",
+    "referred",
     "refine_cases",
     "regions",
     "reshape",
