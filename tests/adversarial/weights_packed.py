@@ -165,6 +165,13 @@ PACKED: dict[str, Case] = {
         "3 8 6",
         {"r": (5, 3), "a": IN, "w": (3, 8, 6), "b": (6, 3)},
     ),
+    "each channel twice, a residual, one head": Case(
+        lambda x, p: (lambda h: (h + (h @ p.w).tanh()).view(4, 2, 4)[:, 0] @ p.b)(
+            (x @ p.a).repeat_interleave(2, 1)
+        ),
+        None,
+        {"a": (5, 4), "w": (8, 8), "b": (4, 3)},
+    ),
     "a norm of each head": Case(
         lambda x, p: F.layer_norm(heads(x, p.a), (4,), p.g).flatten(1).tanh() @ p.b,
         "2 4",
