@@ -90,7 +90,7 @@ def _tells_along(label: Tensor, ends: list[Tensor], where: int, dim: Dim) -> boo
     lengths = [axis.size for axis in axes]
     label, *ends = (x.unflatten(where, lengths) for x in (label, *ends))
     for position, axis in enumerate(axes, where):
-        if is_pinned([axis]) or not varies(canonical(label), position):
+        if is_pinned([axis]):
             continue
         if isinstance(axis.form, Concat):
             starts = [0, *accumulate(length for length, _ in axis.form.parts)]
@@ -98,7 +98,7 @@ def _tells_along(label: Tensor, ends: list[Tensor], where: int, dim: Dim) -> boo
                 inner_label, *inner = (x.narrow(position, start, length) for x in (label, *ends))
                 if length > 1 and not _tells_along(inner_label, inner, position, part):
                     return False
-        elif not any(varies(canonical(end), position) for end in ends):
+        elif not any(varies(canonical(end), position) for end in ends) and varies(canonical(label), position):
             return False
     return True
 
