@@ -16,6 +16,7 @@ from graph_metanetworks.symmetry.axes import (
     Dim,
     is_pinned,
     leaves,
+    ordered_parents,
     parents,
     referred,
     regions,
@@ -61,7 +62,7 @@ class Symmetry:
         """A uniformly random element of the group."""
         tables = {}
         for axis in self.variables:
-            shape = [parent.size for parent in _ordered_parents(axis)]
+            shape = [parent.size for parent in ordered_parents(axis)]
             noise = torch.rand([*shape, axis.size], generator=generator, device="cpu")
             tables[axis] = noise.argsort(dim=-1)
         return Automorphism(self, tables)
@@ -172,12 +173,8 @@ class Automorphism:
 
         if axis.pinned or axis.size == 1:
             return coordinate(index)
-        outer = [coordinate(axes.index(parent)) for parent in _ordered_parents(axis)]
+        outer = [coordinate(axes.index(parent)) for parent in ordered_parents(axis)]
         return self.tables[axis][(*outer, coordinate(index))]
-
-
-def _ordered_parents(axis: Axis) -> list[Axis]:
-    return sorted(parents(axis), key=lambda parent: parent.number)
 
 
 def _fold(image: Tensor, axes: Sequence[Dim]) -> Tensor:

@@ -124,6 +124,11 @@ def parents(axis: Axis) -> set[Axis]:
     return set(leaves(axis.depends)) - {axis}
 
 
+def ordered_parents(axis: Axis) -> list[Axis]:
+    """The parents in order of creation, where the order matters: a set is ordered by memory addresses."""
+    return sorted(parents(axis), key=lambda parent: parent.number)
+
+
 def referred(axis: Axis) -> set[Axis]:
     """The axes that must be known to say how an axis is permuted, inside concatenations and cases too."""
     axis = find(axis)

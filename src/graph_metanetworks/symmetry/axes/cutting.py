@@ -16,6 +16,7 @@ from graph_metanetworks.symmetry.axes.axis import (
     fixed,
     is_pinned,
     leaves,
+    ordered_parents,
     parents,
     parts_of,
     pin,
@@ -239,7 +240,7 @@ def split_cases(axis: Axis, over: Axis, cuts: Iterable[int]) -> None:
     """Give a variable that depends on `over` an action of its own in each part of `over`."""
     axis, over = find(axis), find(over)
     bounds = [0, *sorted(c for c in cuts if 0 < c < over.size), over.size]
-    others = parents(axis) - {over}
+    others = [parent for parent in ordered_parents(axis) if parent is not over]
     pieces = []
     for start, stop in pairwise(bounds):
         narrowed = Restriction(over, start, stop - start, _range(over, start, stop - start))
