@@ -109,6 +109,11 @@ WEIGHTS: dict[str, Case] = {
     "a scalar": Case(
         lambda x, p: (x @ p.a * p.t.exp() + p.t).tanh() @ p.b, "8", {"a": IN, "t": (1,), "b": OUT}
     ),
+    "a scalar beside sums": Case(
+        lambda x, p: torch.stack([x.sum(), (x @ p.a).sum(), p.t[0]]) @ p.b,
+        None,
+        {"a": IN, "t": (2,), "b": (3, 3)},
+    ),
     "a temperature": Case(lambda x, p: (x @ p.a * p.t).tanh() @ p.b, "8", {"a": IN, "t": (), "b": OUT}),
     "data": Case(lambda x, p: (p.d @ p.a).tanh() @ p.b + x[:, :3], None, {"d": (4, 5), "a": IN, "b": OUT}),
     "keys and values": Case(

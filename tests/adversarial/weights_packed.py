@@ -115,6 +115,13 @@ PACKED: dict[str, Case] = {
         "2 4 2 2 4 2",
         {"a": IN, "c": IN, "b": (24, 3)},
     ),
+    "stacked branches of pairs, one row written": Case(
+        lambda x, p: (lambda s: torch.stack([s, s @ p.w], 1).flatten(1) @ p.b)(
+            _second_row_from_first((x @ p.a)[:, :, None] + (x @ p.c)[:, None]).amax(1)
+        ),
+        "2 3 3",
+        {"a": (5, 4), "c": (5, 3), "w": (3, 3), "b": (6, 3)},
+    ),
     "stacked branches, padded": Case(
         lambda x, p: F.pad(branches(x, p.a, p.c), (1, 1)).flatten(1) @ p.b,
         None,
@@ -165,6 +172,13 @@ PACKED: dict[str, Case] = {
         "3 8 6",
         {"r": (5, 3), "a": IN, "w": (3, 8, 6), "b": (6, 3)},
     ),
+    "each channel twice, a residual, one head": Case(
+        lambda x, p: (lambda h: (h + (h @ p.w).tanh()).view(4, 2, 4)[:, 0] @ p.b)(
+            (x @ p.a).repeat_interleave(2, 1)
+        ),
+        None,
+        {"a": (5, 4), "w": (8, 8), "b": (4, 3)},
+    ),
     "a norm of each head": Case(
         lambda x, p: F.layer_norm(heads(x, p.a), (4,), p.g).flatten(1).tanh() @ p.b,
         "2 4",
@@ -202,4 +216,10 @@ def _side_by_side(first: Tensor, second: Tensor) -> Tensor:
     memory = first.new_zeros(5, 8)
     memory[:, :3] = first
     memory[:, 3:] = second
+    return memory
+
+
+def _second_row_from_first(pairs: Tensor) -> Tensor:
+    memory = pairs.clone()
+    memory[:, 1] = pairs[:, 0].sin()
     return memory

@@ -13,11 +13,12 @@ from torch import Tensor
 from graph_metanetworks.errors import StateDictMismatch
 from graph_metanetworks.symmetry.axes import (
     Axis,
-    Cases,
     Dim,
     is_pinned,
     leaves,
+    ordered_parents,
     parents,
+    referred,
     regions,
     size,
     variables,
@@ -61,7 +62,7 @@ class Symmetry:
         """A uniformly random element of the group."""
         tables = {}
         for axis in self.variables:
-            shape = [parent.size for parent in _ordered_parents(axis)]
+            shape = [parent.size for parent in ordered_parents(axis)]
             noise = torch.rand([*shape, axis.size], generator=generator, device="cpu")
             tables[axis] = noise.argsort(dim=-1)
         return Automorphism(self, tables)
@@ -172,12 +173,8 @@ class Automorphism:
 
         if axis.pinned or axis.size == 1:
             return coordinate(index)
-        outer = [coordinate(axes.index(parent)) for parent in _ordered_parents(axis)]
+        outer = [coordinate(axes.index(parent)) for parent in ordered_parents(axis)]
         return self.tables[axis][(*outer, coordinate(index))]
-
-
-def _ordered_parents(axis: Axis) -> list[Axis]:
-    return sorted(parents(axis), key=lambda parent: parent.number)
 
 
 def _fold(image: Tensor, axes: Sequence[Dim]) -> Tensor:
@@ -208,10 +205,6 @@ def _connected(flat: Dim) -> list[list[int]]:
         group[:] = [new if g == old else g for g in group]
 
     for i, axis in enumerate(flat):
-        for v in variables([axis]):
-            for parent in parents(v):
-                if parent in flat:
-                    join(i, flat.index(parent))
-        if isinstance(axis.form, Cases) and not axis.pinned:
-            join(i, flat.index(leaves(axis.form.over)[0]))
+        for other in referred(axis) & set(flat):
+            join(i, flat.index(other))
     return [[i for i, g in enumerate(group) if g == label] for label in sorted(set(group))]

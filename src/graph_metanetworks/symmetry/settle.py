@@ -19,6 +19,7 @@ from graph_metanetworks.symmetry.axes import (
     collapse,
     find,
     leaves,
+    ordered_parents,
     parents,
     regions,
     split_cases,
@@ -46,7 +47,7 @@ class _Settled:
 
     def __init__(self):
         self.seen: set[tuple[int, ...]] = set()
-        self.variables: set[Axis] = set()
+        self.variables: dict[Axis, None] = {}
 
     def check(self, axes: Dim) -> bool:
         """Drop what this tensor contradicts; say whether anything was dropped."""
@@ -56,7 +57,7 @@ class _Settled:
         self.seen.add(key)
         if _repair(axes):
             return True
-        self.variables.update(axis for axis in axes if not axis.pinned and axis.form is None)
+        self.variables.update((axis, None) for axis in axes if not axis.pinned and axis.form is None)
         cut = regions(axes)
         if cut is None:
             return False
@@ -88,7 +89,7 @@ def _repair_variable(axis: Axis, count: Counter[Axis]) -> bool:
     if kept != parents(axis):
         axis.depends = frozenset(kept)
         return True
-    for parent in parents(axis):
+    for parent in ordered_parents(axis):
         if parent.pinned or not isinstance(parent.form, Concat | Cases):
             continue
         over = parent if isinstance(parent.form, Concat) else leaves(parent.form.over)[0]
@@ -105,7 +106,7 @@ def _break_cycles(variables: Iterable[Axis]) -> bool:
         on_path: set[Axis] = set()
 
         def enter(axis: Axis, path=path, on_path=on_path) -> None:
-            path.append((axis, list(parents(axis))))
+            path.append((axis, ordered_parents(axis)))
             on_path.add(axis)
 
         if root not in done:

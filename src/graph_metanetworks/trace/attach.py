@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
+from itertools import accumulate
 from math import prod
 
 import torch
 from torch import Tensor
 
-from graph_metanetworks.symmetry.axes import Dim, is_pinned, leaves, narrow, variables
+from graph_metanetworks.symmetry.axes import Concat, Dim, is_pinned, leaves, narrow, variables
 from graph_metanetworks.trace.builder import Builder, Edges, Loose
 from graph_metanetworks.trace.coverage import Coverage
-from graph_metanetworks.trace.labels import NOTHING, View, lay_along, pairs, pattern
+from graph_metanetworks.trace.labels import NOTHING, View, canonical, lay_along, pairs, pattern, varies
 
 
 def attach_the_rest(
@@ -73,7 +74,33 @@ def _is_blind(builder: Builder, edges: Edges) -> bool:
         for group in builder.groups_in(end)
         for v in variables(group.dim)
     }
-    return not needed <= shown
+    return not (needed <= shown and _tells_places(edges))
+
+
+def _tells_places(edges: Edges) -> bool:
+    """Whether the elements along each permuted axis, which may occur twice, lie between different nodes."""
+    assert edges.view is not None
+    label = edges.view.label
+    ends = [end.expand(label.shape) for end in (edges.source, edges.target)]
+    return all(_tells_along(label, ends, d, edges.dims[d]) for d in pattern(label))
+
+
+def _tells_along(label: Tensor, ends: list[Tensor], where: int, dim: Dim) -> bool:
+    axes = leaves(dim)
+    lengths = [axis.size for axis in axes]
+    label, *ends = (x.unflatten(where, lengths) for x in (label, *ends))
+    for position, axis in enumerate(axes, where):
+        if is_pinned([axis]):
+            continue
+        if isinstance(axis.form, Concat):
+            starts = [0, *accumulate(length for length, _ in axis.form.parts)]
+            for start, (length, part) in zip(starts, axis.form.parts, strict=False):
+                inner_label, *inner = (x.narrow(position, start, length) for x in (label, *ends))
+                if length > 1 and not _tells_along(inner_label, inner, position, part):
+                    return False
+        elif not any(varies(canonical(end), position) for end in ends) and varies(canonical(label), position):
+            return False
+    return True
 
 
 def _tells_ends(edges: Edges) -> bool:

@@ -49,7 +49,7 @@ def _parameter_block(edges: Edges, shape: tuple[int, ...]) -> EdgeBlock:
         strides = tuple(label.stride(d) for d in order)
         elements = Elements(lengths, int(label.storage_offset()), strides)
         source, target = (
-            end.expand(label.shape).permute(*order, *_others(order, label)).reshape(lengths)
+            end.expand(label.shape).permute(order + _others(order, label)).reshape(lengths)
             for end in (edges.source, edges.target)
         )
         places = [

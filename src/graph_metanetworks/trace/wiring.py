@@ -46,6 +46,18 @@ def label_along(trace: Interpreter, value: Value, shape: Sequence[int], dim: int
     return label
 
 
+def only_label(trace: Interpreter, value: Value, shape: Sequence[int], along: int) -> Tensor:
+    """One label for all that tells places apart; nodes along one dimension if there are none yet."""
+    if len(value.labels) > 1:
+        return _product(trace, value, shape, value.labels)
+    if value.labels:
+        return value.labels[0]
+    if shape:
+        return label_along(trace, value, shape, along)
+    hub = hub_label(trace, value, shape)
+    return torch.tensor(NOTHING, device="cpu") if hub is None else hub
+
+
 def complete(trace: Interpreter, label: Tensor, value: Value) -> Tensor:
     """Give the places that no node stands for (padding, unwritten memory) constant nodes."""
     small = compact(label, pattern(label)).clone()

@@ -124,6 +124,22 @@ def parents(axis: Axis) -> set[Axis]:
     return set(leaves(axis.depends)) - {axis}
 
 
+def ordered_parents(axis: Axis) -> list[Axis]:
+    """The parents in order of creation, where the order matters: a set is ordered by memory addresses."""
+    return sorted(parents(axis), key=lambda parent: parent.number)
+
+
+def referred(axis: Axis) -> set[Axis]:
+    """The axes that must be known to say how an axis is permuted, inside concatenations and cases too."""
+    axis = find(axis)
+    if axis.pinned:
+        return set()
+    if axis.form is None:
+        return parents(axis)
+    found = set(leaves(axis.form.over)) if isinstance(axis.form, Cases) else set()
+    return found.union(*(referred(inner) for _, part in parts_of(axis) for inner in leaves(part)))
+
+
 def parts_of(axis: Axis) -> list[tuple[int, Dim]]:
     """The parts of a concatenation or of cases."""
     assert isinstance(axis.form, Concat | Cases)

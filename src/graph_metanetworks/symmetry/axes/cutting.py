@@ -16,6 +16,7 @@ from graph_metanetworks.symmetry.axes.axis import (
     fixed,
     is_pinned,
     leaves,
+    ordered_parents,
     parents,
     parts_of,
     pin,
@@ -239,16 +240,16 @@ def split_cases(axis: Axis, over: Axis, cuts: Iterable[int]) -> None:
     """Give a variable that depends on `over` an action of its own in each part of `over`."""
     axis, over = find(axis), find(over)
     bounds = [0, *sorted(c for c in cuts if 0 < c < over.size), over.size]
-    others = parents(axis) - {over}
-    parts = []
+    others = [parent for parent in ordered_parents(axis) if parent is not over]
+    pieces = []
     for start, stop in pairwise(bounds):
         narrowed = Restriction(over, start, stop - start, _range(over, start, stop - start))
-        depends = set(leaves(narrowed.part))
-        for other in others:
-            depends |= set(leaves(_case(other, narrowed)))
-        part = Axis(axis.size, depends=depends, generic=axis.generic, reason=axis.reason)
-        parts.append((stop - start, [part]))
-    axis.form = Cases([over], parts)
+        part = Axis(axis.size, depends=narrowed.part, generic=axis.generic, reason=axis.reason)
+        pieces.append((narrowed, part))
+    # before the others are looked at: they may depend on this axis in turn
+    axis.form = Cases([over], [(narrowed.length, [part]) for narrowed, part in pieces])
+    for narrowed, part in pieces:
+        part.depends = part.depends.union(*(leaves(_case(other, narrowed)) for other in others))
 
 
 def refine_cases(axis: Axis, cuts: Iterable[int]) -> None:

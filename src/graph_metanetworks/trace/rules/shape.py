@@ -257,12 +257,15 @@ def stack(call: Call) -> Value:
                 views.append(View(part.parameter, canonical(label)))
         return Value(role, dims, views=views, mixed=mixed)
     lifted = [binding.lift(call.trace, value, ref.shape) for ref, value in zip(parts, values, strict=True)]
-    if all(len(value.labels) == 1 for value in lifted):
-        label = torch.stack([value.labels[0] for value in lifted], dim)
-        return Value(role, dims, labels=[canonical(label)])
-    labels = wiring.join_all(call.trace, "residual", lifted, parts[0].shape, lifted[0].dims)
-    wide = [label.unsqueeze(dim).expand(out.shape) for label in labels]
-    return Value(role, dims, labels=wide, behind=wiring.nodes_behind(*lifted))
+    labelled = [label for value in lifted for label in value.labels]
+    if not labelled:
+        return Value(role, dims, behind=wiring.nodes_behind(*lifted))
+    along = max(pattern(labelled[0]), default=len(parts[0].shape) - 1)
+    labels = [
+        wiring.only_label(call.trace, value, ref.shape, along)
+        for ref, value in zip(parts, lifted, strict=True)
+    ]
+    return Value(role, dims, labels=[canonical(torch.stack(labels, dim))])
 
 
 def _stacked(columns: list[Dim], length: int, over: Dim) -> Dim:
