@@ -4,6 +4,7 @@ from graph_metanetworks.nn.encoders import EdgeEncoder, NodeEncoder
 from graph_metanetworks.nn.grit import Grit, GritBlock
 from graph_metanetworks.nn.message_passing import MessagePassing
 from graph_metanetworks.nn.metanetwork import GraphMetanetwork
+from graph_metanetworks.nn.pyg_block import PygBlock
 from graph_metanetworks.nn.random_walk import RandomWalkEncoder
 from graph_metanetworks.nn.readouts import (
     AttentionPooling,
@@ -35,6 +36,7 @@ __all__ = [
     "MessagePassing",
     "NodeEncoder",
     "PooledEdges",
+    "PygBlock",
     "RandomWalkEncoder",
     "Readout",
     "State",
