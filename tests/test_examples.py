@@ -1,4 +1,4 @@
-"""The tour, on a reduced list: what it prints, the page it writes, and that it can fail."""
+"""The examples run. The tour, on a reduced list: what it prints, the page it writes, and that it can fail."""
 
 import os
 import re
@@ -13,15 +13,26 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 VISITED = ["MLP", "LSTM", "Residual network"]
 
 
+def run(name: str, *arguments: str | Path) -> str:
+    """What an example prints."""
+    command = [sys.executable, "-W", "error::UserWarning", EXAMPLES / name, *arguments]
+    env = os.environ | {"PYTHONPATH": str(EXAMPLES.parent / "src")}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_layers_of_pyg_learn():
+    errors = re.findall(r"(\w+) +squared error ([\d.]+), without learning ([\d.]+)", run("pyg_blocks.py"))
+    assert [name for name, _, _ in errors] == ["GINEConv", "GATv2Conv", "GPSConv"]
+    assert all(float(error) < float(before) for _, error, before in errors)
+
+
 @pytest.fixture(scope="module")
 def tour(tmp_path_factory) -> tuple[str, Path]:
     folder = tmp_path_factory.mktemp("tour")
     chosen = [part for name in VISITED for part in ("--only", name)]
-    command = [sys.executable, "-W", "error::UserWarning", EXAMPLES / "tour.py", *chosen, "--out", folder]
-    env = os.environ | {"PYTHONPATH": str(EXAMPLES.parent / "src")}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
-    assert done.returncode == 0, done.stderr
-    return done.stdout, folder
+    return run("tour.py", *chosen, "--out", folder), folder
 
 
 def test_every_network_passes_every_oracle(tour):

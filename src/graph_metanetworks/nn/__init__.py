@@ -1,8 +1,11 @@
 """Metanetworks: graph networks on parameter graphs."""
 
 from graph_metanetworks.nn.encoders import EdgeEncoder, NodeEncoder
+from graph_metanetworks.nn.grit import Grit, GritBlock
 from graph_metanetworks.nn.message_passing import MessagePassing
 from graph_metanetworks.nn.metanetwork import GraphMetanetwork
+from graph_metanetworks.nn.pyg_block import PygBlock
+from graph_metanetworks.nn.random_walk import RandomWalkEncoder
 from graph_metanetworks.nn.readouts import (
     AttentionPooling,
     EachEdge,
@@ -24,6 +27,8 @@ __all__ = [
     "EdgeEncoder",
     "Edit",
     "GraphMetanetwork",
+    "Grit",
+    "GritBlock",
     "Links",
     "MeanByKind",
     "MeanEdges",
@@ -31,6 +36,8 @@ __all__ = [
     "MessagePassing",
     "NodeEncoder",
     "PooledEdges",
+    "PygBlock",
+    "RandomWalkEncoder",
     "Readout",
     "State",
     "UnknownKind",

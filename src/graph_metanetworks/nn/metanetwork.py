@@ -14,6 +14,7 @@ from graph_metanetworks.nn import pretrained
 from graph_metanetworks.nn.encoders import EdgeEncoder, NodeEncoder
 from graph_metanetworks.nn.engine.run import BLOCKS, in_order, run_panels
 from graph_metanetworks.nn.engine.stream import streaming
+from graph_metanetworks.nn.grit import Grit
 from graph_metanetworks.nn.message_passing import Aggregation, MessagePassing
 from graph_metanetworks.nn.readouts import (
     AttentionPooling,
@@ -40,6 +41,8 @@ PRESETS: dict[str, dict[str, Any]] = {
     "accuracy": {"hidden": 128, "layers": 4},  # section 5.1: about 750,000 parameters
     "contrastive": {"hidden": 76, "layers": 3, "inner": 38, "out": 16},  # section 5.3: about 100,000
     "editing": {"hidden": 512, "layers": 4, "inner": 384, "level": "edge", "readout": "edit"},  # 5.2: 8.9 million
+    # 2,964,853 parameters; published with 3,652,865, of which we do not know how they are spent
+    "grit": {"hidden": 256, "layers": 4, "blocks": Grit(heads=16), "readout": "nodes"},
 }
 
 
@@ -67,9 +70,9 @@ class GraphMetanetwork(nn.Module):
             "each" or "edit" (the weights plus a learned change); or a `Readout`.
         channels: numbers on each edge, 2 for weights and gradients.
         fourier: pairs of sine and cosine features of each weight.
-        aggregation, two_way, global_feature: see `MessagePassing`.
-        blocks: blocks of your own instead of `layers` times `MessagePassing`: modules that take and return a
-            `State`, given `Links`.
+        aggregation, two_way, global_feature: see `MessagePassing`; other blocks ignore them.
+        blocks: instead of `layers` times `MessagePassing`: `gmn.nn.Grit(...)`, for as many `GritBlock`s; or
+            blocks of your own, modules that take and return a `State`, given `Links`.
         node_encoder, edge_encoder: encoders of your own.
         vocabulary: the kinds that are embedded.
         engine: "blocks", "stream" (edge states are recomputed, not stored) or "edge_list" (plain PyG, which blocks
@@ -90,7 +93,7 @@ class GraphMetanetwork(nn.Module):
         aggregation: Aggregation = "mean",
         two_way: bool = True,
         global_feature: bool = False,
-        blocks: Sequence[nn.Module] | None = None,
+        blocks: Sequence[nn.Module] | Grit | None = None,
         node_encoder: nn.Module | None = None,
         edge_encoder: EdgeEncoder | None = None,
         vocabulary: Vocabulary | None = None,
@@ -111,11 +114,13 @@ class GraphMetanetwork(nn.Module):
                 MessagePassing(hidden, inner, **options, updates_edges=self.readout.reads_edges or layer < last)
                 for layer in range(layers)
             ]
+        if isinstance(blocks, Grit):
+            blocks = blocks.make(hidden, layers, self.readout, inner)
         self.blocks = nn.ModuleList(blocks)
 
     @property
     def runs_on_panels(self) -> bool:
-        """Whether all blocks are our own; others need a list of edges."""
+        """Whether all blocks are `MessagePassing`; others need a list of edges."""
         return all(isinstance(block, MessagePassing) for block in self.blocks)
 
     def forward(self, batch: Batch, engine: Engine | None = None, **options: Any) -> Tensor:
@@ -156,7 +161,7 @@ class GraphMetanetwork(nn.Module):
 
     @classmethod
     def preset(cls, name: str, **options: Any) -> GraphMetanetwork:
-        """One of the paper's configurations: "accuracy", "contrastive" or "editing". Options override it."""
+        """A published configuration: "accuracy", "contrastive", "editing" or "grit". Options override it."""
         if name not in PRESETS:
             raise ValueError(f"no preset {name!r}; there are {', '.join(PRESETS)}")
         return cls(**(PRESETS[name] | options))

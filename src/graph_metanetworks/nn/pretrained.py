@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from safetensors.torch import load_file, save_file
 from torch import nn
 
+from graph_metanetworks.nn.grit import Grit
 from graph_metanetworks.nn.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -25,9 +26,8 @@ def config_of(arguments: dict[str, Any]) -> dict[str, Any]:
     given = {name: value for name, value in arguments.items() if name not in ("self", "__class__")}
     custom = [name for name, value in given.items() if isinstance(value, nn.Module | list | tuple)]
     config = {name: value for name, value in given.items() if name not in custom}
-    if isinstance(config["vocabulary"], Vocabulary):
-        config["vocabulary"] = asdict(config["vocabulary"])
-    return config | {"custom": custom}
+    recipes = {name: asdict(value) for name, value in config.items() if isinstance(value, Vocabulary | Grit)}
+    return config | recipes | {"custom": custom}
 
 
 def save(network: GraphMetanetwork, folder: str | Path) -> Path:
@@ -54,6 +54,8 @@ def load(kind: type[Metanetwork], folder: str | Path, **custom: Any) -> Metanetw
         )
     if config["vocabulary"] is not None:
         config["vocabulary"] = Vocabulary(**{k: tuple(v) for k, v in config["vocabulary"].items()})
+    if config.get("blocks") is not None:
+        config["blocks"] = Grit(**config["blocks"])
     network = kind(**(config | custom))
     network.edge_encoder.make_tables(tensors)
     network.load_state_dict(load_file(folder / WEIGHTS))

@@ -22,6 +22,7 @@ class Readout(nn.Module):
     Readouts of edges implement `cell` besides, which works piece by piece: then no edge state is ever stored.
     """
 
+    reads_nodes = True  # False: the last block need not update nodes, unless edges are updated from them
     reads_edges = True  # False: the last block need not update edges
 
     def forward(self, state: State, links: Links) -> Tensor:
@@ -30,6 +31,8 @@ class Readout(nn.Module):
 
 class PooledEdges(Readout):
     """The base of readouts that sum something over the edges of each network."""
+
+    reads_nodes = False
 
     def __init__(self, hidden: int, out: int) -> None:
         super().__init__()
@@ -155,6 +158,8 @@ class EachNode(Readout):
 
 class EachEdge(Readout):
     """A result for each edge. [E, out]"""
+
+    reads_nodes = False
 
     def __init__(self, hidden: int, out: int) -> None:
         super().__init__()
