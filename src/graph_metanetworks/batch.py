@@ -82,7 +82,9 @@ class Batch:
 
     def to(self, *args, **kwargs) -> Batch:
         """The batch on another device or in another precision; arguments as for `Tensor.to`."""
-        return replace(self, stacks=tuple(_map(stack, lambda t: t.to(*args, **kwargs)) for stack in self.stacks))
+        return replace(
+            self, stacks=tuple(_map(stack, lambda t: t.to(*args, **kwargs)) for stack in self.stacks)
+        )
 
     def pin_memory(self) -> Batch:
         return replace(self, stacks=tuple(_map(stack, Tensor.pin_memory) for stack in self.stacks))

@@ -100,7 +100,9 @@ class EdgeEncoder(nn.Module):
         moments: dict[str | int, Tensor] = {}
         for batch in batches:
             for stack in batch.stacks:
-                rows = self.vocabulary.rows("edge_kinds", [b.kind for b in stack.graph.blocks], stack.graph.name)
+                rows = self.vocabulary.rows(
+                    "edge_kinds", [b.kind for b in stack.graph.blocks], stack.graph.name
+                )
                 for block, row in zip(stack.graph.blocks, rows, strict=True):
                     if block.parameter is not None and block.is_owner:
                         found = _moments(stack.weights[block.parameter])
@@ -111,7 +113,9 @@ class EdgeEncoder(nn.Module):
             row = key if isinstance(key, int) else kinds + self.tensors.index(key)
             mean = total / count
             self.mean[row] = mean.to(self.mean)
-            self.deviation[row] = (squares / count - mean.square()).clamp(min=0).sqrt().clamp(min=1e-6).to(self.mean)
+            self.deviation[row] = (
+                (squares / count - mean.square()).clamp(min=0).sqrt().clamp(min=1e-6).to(self.mean)
+            )
 
     def rows(self, panel: Panel, batch: Batch) -> tuple[Tensor, Tensor]:
         """For each use of a panel the row of its kind, and the row of its scale. [uses] twice"""

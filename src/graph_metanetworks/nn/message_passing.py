@@ -85,7 +85,11 @@ class MessagePassing(nn.Module):
 
     def message_weights(self) -> list[Tensor]:
         hidden = self.hidden
-        return [self.edge_norm.weight, self.edge_norm.bias, self.message[0].weight[:, 2 * hidden : 3 * hidden]]
+        return [
+            self.edge_norm.weight,
+            self.edge_norm.bias,
+            self.message[0].weight[:, 2 * hidden : 3 * hidden],
+        ]
 
     def messages(self, edges: Tensor, ends: Terms, weights: list[Tensor]) -> Found:
         """Messages to the target and, if two-way, to the source of each edge, before the last linear layer."""
@@ -146,7 +150,9 @@ class MessagePassing(nn.Module):
     def forward(self, state: State, links: Links) -> State:
         """The block over an explicit list of edges: the reference that the engine must equal."""
         nodes, edges, features = state
-        first = MetaLayer(None, _NodeModel(self, links), _GlobalModel(self, links) if self.global_update else None)
+        first = MetaLayer(
+            None, _NodeModel(self, links), _GlobalModel(self, links) if self.global_update else None
+        )
         normed = self.edge_norm(edges)
         network = links.node_network
         nodes, _, features = first(nodes, links.edge_index, normed, features, network)

@@ -40,7 +40,13 @@ READOUTS: dict[str, dict[str, type[Readout]]] = {
 PRESETS: dict[str, dict[str, Any]] = {
     "accuracy": {"hidden": 128, "layers": 4},  # section 5.1: about 750,000 parameters
     "contrastive": {"hidden": 76, "layers": 3, "inner": 38, "out": 16},  # section 5.3: about 100,000
-    "editing": {"hidden": 512, "layers": 4, "inner": 384, "level": "edge", "readout": "edit"},  # 5.2: 8.9 million
+    "editing": {
+        "hidden": 512,
+        "layers": 4,
+        "inner": 384,
+        "level": "edge",
+        "readout": "edit",
+    },  # 5.2: 8.9 million
     # 2,964,853 parameters; published with 3,652,865, of which we do not know how they are spent
     "grit": {"hidden": 256, "layers": 4, "blocks": Grit(heads=16), "readout": "nodes"},
 }
@@ -105,13 +111,17 @@ class GraphMetanetwork(nn.Module):
         self.hidden, self.out, self.level, self.engine = hidden, out, level, engine
         self.readout = _readout(readout, level, hidden, out)
         self.node_encoder = node_encoder or NodeEncoder(hidden, vocabulary)
-        self.edge_encoder = edge_encoder or EdgeEncoder(hidden, vocabulary, channels=channels, fourier=fourier)
+        self.edge_encoder = edge_encoder or EdgeEncoder(
+            hidden, vocabulary, channels=channels, fourier=fourier
+        )
         self.first_global = nn.Parameter(torch.zeros(hidden)) if global_feature else None
         options = {"aggregation": aggregation, "two_way": two_way, "global_feature": global_feature}
         if blocks is None:
             last = layers - 1
             blocks = [
-                MessagePassing(hidden, inner, **options, updates_edges=self.readout.reads_edges or layer < last)
+                MessagePassing(
+                    hidden, inner, **options, updates_edges=self.readout.reads_edges or layer < last
+                )
                 for layer in range(layers)
             ]
         if isinstance(blocks, Grit):
@@ -149,7 +159,9 @@ class GraphMetanetwork(nn.Module):
 
     def _check(self, batch: Batch, engine: Engine) -> None:
         if engine == "stream" and not self.runs_on_panels:
-            raise ValueError("engine='stream' runs MessagePassing blocks only; use engine='edge_list' for others.")
+            raise ValueError(
+                "engine='stream' runs MessagePassing blocks only; use engine='edge_list' for others."
+            )
         if batch.channels != self.edge_encoder.channels:
             raise ValueError(
                 f"the batch has {batch.channels} numbers on each edge, but this metanetwork was made with "

@@ -31,7 +31,9 @@ def assert_equivariant(
     In float64 it is held against wrong permutations too: they must change the result.
     """
     dtype = next(network.parameters()).dtype
-    weights = {name: value.to(dtype) for name, value in model.state_dict().items() if name not in graph.ignored}
+    weights = {
+        name: value.to(dtype) for name, value in model.state_dict().items() if name not in graph.ignored
+    }
     tolerance = tolerance or TOLERANCES[dtype]
     before = _result(network, graph, weights)
     for seed in range(samples):
@@ -46,7 +48,8 @@ def assert_equivariant(
         if dtype == torch.float64 and moved:
             wrongs = testing._wrong_permutations(graph, automorphism, weights, moved)
             changes = [
-                _change(network, graph, automorphism, before, _result(network, graph, wrong)) for wrong in wrongs
+                _change(network, graph, automorphism, before, _result(network, graph, wrong))
+                for wrong in wrongs
             ]
             assert max(changes) > VISIBLE, (
                 f"leaving a tensor of {graph.name} behind changes the {network.level}-level result by only "
@@ -60,7 +63,11 @@ def _result(network: GraphMetanetwork, graph: ParameterGraph, weights: Mapping[s
 
 
 def _change(
-    network: GraphMetanetwork, graph: ParameterGraph, automorphism: Automorphism, before: Tensor, after: Tensor
+    network: GraphMetanetwork,
+    graph: ParameterGraph,
+    automorphism: Automorphism,
+    before: Tensor,
+    after: Tensor,
 ) -> float:
     """The largest difference between what was expected and what came, relative to the largest result."""
     if network.level == "node":

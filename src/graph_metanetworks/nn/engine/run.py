@@ -130,7 +130,9 @@ class _Edges:
         """Up-to-date states in the order of a list of edges. [E, hidden]"""
         swept = self._sweep(lambda edges, _, weights: Found(edges=edges.clone()), [])
         assert swept.edges is not None
-        found = dict(use for panel, own in zip(self.panels, swept.edges, strict=True) for use in panel.by_use(own))
+        found = dict(
+            use for panel, own in zip(self.panels, swept.edges, strict=True) for use in panel.by_use(own)
+        )
         return torch.cat([found[use] for use in links.panel.uses])
 
     def _sweep(
@@ -170,7 +172,9 @@ class _Edges:
         on_edges = self.first if states is None else [[own] for own in states]
         on_nodes = [terms for _, terms in self.behind] + (ends or [])
         flat = [weight for own in weights for weight in own]
-        at_once = self.batch.num_edges * self.hidden < plan.at_once_below or (maximum and torch.is_grad_enabled())
+        at_once = self.batch.num_edges * self.hidden < plan.at_once_below or (
+            maximum and torch.is_grad_enabled()
+        )
         return run(sweep, on_edges, on_nodes, flat, at_once=at_once)
 
 

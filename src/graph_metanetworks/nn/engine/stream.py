@@ -48,7 +48,12 @@ class Workers:
 
 
 STREAM = Plan(
-    keeps_edges=False, stacks_blocks=False, list_below=1_000, at_once_below=0, piece=1 << 18, workers=Workers(1)
+    keeps_edges=False,
+    stacks_blocks=False,
+    list_below=1_000,
+    at_once_below=0,
+    piece=1 << 18,
+    workers=Workers(1),
 )
 
 

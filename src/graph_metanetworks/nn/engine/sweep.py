@@ -122,7 +122,9 @@ def _reduce(terms: Tensor, index: Tensor, maximum: bool) -> Tensor:
     return terms.reshape(-1, terms.shape[-1])
 
 
-def _at_once(sweep: Sweep, on_edges: list[list[Tensor]], on_nodes: list[Terms], weights: list[Tensor]) -> Swept:
+def _at_once(
+    sweep: Sweep, on_edges: list[list[Tensor]], on_nodes: list[Terms], weights: list[Tensor]
+) -> Swept:
     """The plain form: whole panels, gradients by autograd."""
     sums, edges = _Sums(sweep), []
     for number, panel in enumerate(sweep.panels):
@@ -179,7 +181,9 @@ class _Recompute(torch.autograd.Function):
     def backward(ctx, to_nodes: Tensor | None, to_pooled: Tensor | None, *to_edges: Tensor | None):
         sweep: Sweep = ctx.sweep
         wanted = ctx.needs_input_grad[3:]
-        grads = [torch.zeros_like(t) if need else None for t, need in zip(ctx.saved_tensors, wanted, strict=True)]
+        grads = [
+            torch.zeros_like(t) if need else None for t, need in zip(ctx.saved_tensors, wanted, strict=True)
+        ]
         on_edges, on_nodes, weights = _unflatten(ctx.layout, ctx.num_ends, ctx.saved_tensors)
         edge_grads, node_grads, weight_grads = _unflatten(ctx.layout, ctx.num_ends, grads)
 
@@ -187,7 +191,9 @@ class _Recompute(torch.autograd.Function):
             number, where = at
             indices = _destinations(sweep, number, where)
             with torch.enable_grad(), ctx.autocast():
-                sliced = [_leaf(cut(t, where), g) for t, g in zip(on_edges[number], edge_grads[number], strict=True)]
+                sliced = [
+                    _leaf(cut(t, where), g) for t, g in zip(on_edges[number], edge_grads[number], strict=True)
+                ]
                 gathered = _gather(sweep.panels[number], where, on_nodes)
                 ends = [
                     Terms(*(_leaf(t, g) for t, g in zip(terms, own, strict=True)))
@@ -220,7 +226,9 @@ class _Recompute(torch.autograd.Function):
                 for whole, index in zip(terms, (source, target), strict=True):
                     grad = next(own)
                     if whole is not None and grad is not None:
-                        whole.index_add_(0, index.reshape(-1), grad.reshape(-1, grad.shape[-1]).to(whole.dtype))
+                        whole.index_add_(
+                            0, index.reshape(-1), grad.reshape(-1, grad.shape[-1]).to(whole.dtype)
+                        )
             for whole in weight_grads:
                 _add(whole, next(own))
         return None, None, None, *grads
