@@ -119,12 +119,13 @@ def collate(
 
     >>> import torch, graph_metanetworks as gmn
     >>> small, large = torch.nn.Linear(3, 2), torch.nn.Linear(5, 4)
-    >>> batch = gmn.collate([(gmn.trace(m, torch.randn(1, m.in_features)), m.state_dict()) for m in (small, large)])
+    >>> graphs = [gmn.trace(model, torch.randn(1, model.in_features)) for model in (small, large)]
+    >>> batch = gmn.collate([(graphs[0], small.state_dict()), (graphs[1], large.state_dict())])
     >>> len(batch), batch.num_edges          # 6 + 2 and 20 + 4 edges
     (2, 32)
 
-    Several state dicts for one network (weights, gradients, ...) become channels: `(graph, [weights, gradients])`.
-    `names` are used in error messages. Weights that are not finite are refused unless `allow_nonfinite`.
+    Several state dicts of one network become channels: `(graph, [weights, gradients])`. `names` are for error
+    messages. Weights that are not finite are refused unless `allow_nonfinite`.
     """
     if not networks:
         raise StateDictMismatch("an empty batch: collate needs at least one (graph, state_dict) pair.")
@@ -179,8 +180,8 @@ def _check_alike(entries: list[dict[str, Tensor]], names: Sequence[str]) -> None
         for parameter, value in own.items():
             if value.shape[1] != first.shape[1]:
                 raise StateDictMismatch(
-                    f"{name}: '{parameter}' has {value.shape[1]} channels, but {names[0]} has {first.shape[1]}. "
-                    "Give every network of a batch the same state dicts (weights, gradients, ...)."
+                    f"{name}: '{parameter}' has {value.shape[1]} channels, but {names[0]} has "
+                    f"{first.shape[1]}. Give every network of a batch the same state dicts."
                 )
             if value.device != first.device:
                 raise StateDictMismatch(

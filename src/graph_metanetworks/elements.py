@@ -53,7 +53,7 @@ class Elements:
         return self.view(flat).reshape(-1, *flat.shape[1:])
 
     def view(self, flat: Tensor) -> Tensor:
-        """The same with the shape of the block, `[n, ...] -> [*shape, ...]`; not copied where strides allow."""
+        """The same in the block's shape, `[n, ...] -> [*shape, ...]`; not copied where strides allow."""
         if self.listed is not None:
             return flat[self.listed.to(flat.device)]
         return self._strided(flat.contiguous())

@@ -5,7 +5,7 @@ import torch
 from torch_geometric.nn import GATv2Conv, GINEConv, GPSConv, TransformerConv
 
 import graph_metanetworks as gmn
-from graph_metanetworks.nn.message_passing import mlp
+from graph_metanetworks.nn.mlp import Mlp
 from permuted import (
     assert_all_learn,
     assert_batch_independent,
@@ -15,10 +15,10 @@ from permuted import (
 )
 
 CONVOLUTIONS = {
-    "GINEConv": lambda: GINEConv(mlp(16, 16, 16)),
+    "GINEConv": lambda: GINEConv(Mlp(16, 16, 16)),
     "GATv2Conv": lambda: GATv2Conv(16, 4, heads=4, edge_dim=16, add_self_loops=False),
     "TransformerConv": lambda: TransformerConv(16, 4, heads=4, edge_dim=16),
-    "GPSConv": lambda: GPSConv(16, GINEConv(mlp(16, 16, 16)), heads=4, norm="layer_norm"),
+    "GPSConv": lambda: GPSConv(16, GINEConv(Mlp(16, 16, 16)), heads=4, norm="layer_norm"),
 }
 
 
@@ -51,7 +51,7 @@ def test_every_parameter_learns_without_edge_updates(blocks):
 
 def test_gradients():
     torch.manual_seed(0)
-    assert_gradients_correct(gmn.nn.PygBlock(GINEConv(mlp(3, 3, 3)), 3), 3)
+    assert_gradients_correct(gmn.nn.PygBlock(GINEConv(Mlp(3, 3, 3)), 3), 3)
 
 
 def test_networks_do_not_attend_to_one_another():

@@ -60,9 +60,9 @@ class NodeEncoder(nn.Module):
 class EdgeEncoder(nn.Module):
     """First edge states from the weight, its kind, and its position among parallel edges.
 
-    Weights are brought to a common scale before anything else: `(w - mean) / deviation`, fixed per kind or, after
-    `fit`, per tensor; then a learned shift and scale for each kind or tensor. Statistics are per tensor, never
-    per element, so equivariance is kept. The depth of an edge and the activation function of its target reach it
+    Weights are brought to a common scale first: `(w - mean) / deviation`, fixed per kind or, after `fit`, per
+    tensor; then a learned shift and scale for each kind or tensor. Statistics are per tensor, never per
+    element, so equivariance is kept. The depth of an edge and the activation function of its target reach it
     with the first update, from its ends.
 
     Args:
@@ -84,8 +84,8 @@ class EdgeEncoder(nn.Module):
         self.tensors = tuple(tensors)
         rows = len(self.vocabulary.edge_kinds) + len(self.tensors)
         like = self.kind.weight
-        self.register_buffer("mean", like.new_zeros(rows, self.channels))
-        self.register_buffer("deviation", like.new_ones(rows, self.channels))
+        self.mean = nn.Buffer(like.new_zeros(rows, self.channels))
+        self.deviation = nn.Buffer(like.new_ones(rows, self.channels))
         self.shift = nn.Parameter(like.new_zeros(rows, self.channels))
         self.log_scale = nn.Parameter(like.new_zeros(rows, self.channels))
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.utils import scatter, softmax
 
-from graph_metanetworks.nn.message_passing import mlp
+from graph_metanetworks.nn.mlp import Mlp
 from graph_metanetworks.nn.random_walk import RandomWalkEncoder
 from graph_metanetworks.nn.readouts import Readout
 from graph_metanetworks.nn.state import Links, State, degrees
@@ -65,7 +65,7 @@ class GritBlock(nn.Module):
         self.attention = NeighbourAttention(hidden, heads) if updates_nodes else None
         inner = inner or 2 * hidden
         self.feed_forward = (
-            nn.Sequential(nn.LayerNorm(hidden), mlp(hidden, inner, hidden)) if updates_nodes else None
+            nn.Sequential(nn.LayerNorm(hidden), Mlp(hidden, inner, hidden)) if updates_nodes else None
         )
         self.edge_update = nn.Linear(hidden, hidden) if updates_edges else None
 

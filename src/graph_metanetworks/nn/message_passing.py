@@ -11,15 +11,11 @@ from torch_geometric.nn import MetaLayer
 from torch_geometric.utils import scatter
 
 from graph_metanetworks.nn.engine.sweep import Found, Terms
+from graph_metanetworks.nn.mlp import Mlp
 from graph_metanetworks.nn.state import Links, State, degrees
 
 Aggregation = Literal["mean", "sum", "max", "fan"]
 AGGREGATIONS = ("mean", "sum", "max", "fan")
-
-
-def mlp(inputs: int, inner: int, outputs: int, *, bias: bool = True) -> nn.Sequential:
-    """Two layers with a ReLU between them."""
-    return nn.Sequential(nn.Linear(inputs, inner), nn.ReLU(), nn.Linear(inner, outputs, bias=bias))
 
 
 class MessagePassing(nn.Module):
@@ -38,7 +34,8 @@ class MessagePassing(nn.Module):
         aggregation: "mean", "sum", "max" or "fan" (sum divided by the root of the number of neighbours).
         two_way: send messages against the edges too.
         global_feature: keep a state per network, used by all updates.
-        updates_edges: False for a last block of which only nodes are read: the global feature is not updated either.
+        updates_edges: False for a last block of which only nodes are read; then the global feature is not
+            updated either.
     """
 
     def __init__(
@@ -61,18 +58,18 @@ class MessagePassing(nn.Module):
         self.edge_norm = nn.LayerNorm(hidden)
         directions = 2 if two_way else 0
         # no bias after the aggregation, so that applying it before or after the mean is the same
-        self.message = mlp(3 * hidden + directions + extra, inner, hidden, bias=False)
-        self.node_update = mlp(2 * hidden + extra, inner, hidden)
-        self.global_update = mlp(3 * hidden, inner, hidden) if global_feature and updates_edges else None
+        self.message = Mlp(3 * hidden + directions + extra, inner, hidden, bias=False)
+        self.node_update = Mlp(2 * hidden + extra, inner, hidden)
+        self.global_update = Mlp(3 * hidden, inner, hidden) if global_feature and updates_edges else None
         self.edge_node_norm = nn.LayerNorm(hidden) if updates_edges else None
-        self.edge_update = mlp(3 * hidden + extra, inner, hidden) if updates_edges else None
+        self.edge_update = Mlp(3 * hidden + extra, inner, hidden) if updates_edges else None
 
     # -------------------------------------------------------------- the terms of edges, for the engine
 
     def message_terms(self, nodes: Tensor, context: Tensor | None) -> Terms:
         """What edges need of their ends to send messages; `context` is the global feature of each node."""
         nodes = self.node_norm(nodes)
-        first = self.message[0]
+        first = self.message.first
         hidden = self.hidden
         to = F.linear(nodes, first.weight[:, :hidden], first.bias)  # as the receiver
         if context is not None:
@@ -88,11 +85,11 @@ class MessagePassing(nn.Module):
         return [
             self.edge_norm.weight,
             self.edge_norm.bias,
-            self.message[0].weight[:, 2 * hidden : 3 * hidden],
+            self.message.first.weight[:, 2 * hidden : 3 * hidden],
         ]
 
     def messages(self, edges: Tensor, ends: Terms, weights: list[Tensor]) -> Found:
-        """Messages to the target and, if two-way, to the source of each edge, before the last linear layer."""
+        """Messages to each edge's target and, if two-way, to its source, before the last linear layer."""
         scale, shift, weight = weights
         normed = F.layer_norm(edges, (self.hidden,), scale, shift)
         pooled = normed if self.global_update is not None else None
@@ -108,7 +105,7 @@ class MessagePassing(nn.Module):
         """What edges need of their ends to be updated."""
         assert self.edge_update is not None and self.edge_node_norm is not None
         nodes = self.edge_node_norm(nodes)
-        first = self.edge_update[0]
+        first = self.edge_update.first
         hidden = self.hidden
         target = F.linear(nodes, first.weight[:, hidden : 2 * hidden], first.bias)
         if context is not None:
@@ -117,8 +114,8 @@ class MessagePassing(nn.Module):
 
     def edge_weights(self) -> list[Tensor]:
         assert self.edge_update is not None
-        first, _, second = self.edge_update
-        own = first.weight[:, 2 * self.hidden : 3 * self.hidden]
+        second = self.edge_update.second
+        own = self.edge_update.first.weight[:, 2 * self.hidden : 3 * self.hidden]
         return [self.edge_norm.weight, self.edge_norm.bias, own, second.weight, second.bias]
 
     def updated(self, edges: Tensor, ends: Terms, weights: list[Tensor]) -> Tensor:
@@ -131,7 +128,7 @@ class MessagePassing(nn.Module):
 
     def updated_nodes(self, nodes: Tensor, messages: Tensor, context: Tensor | None) -> Tensor:
         """The nodes' next states from aggregated messages `[N, inner]`."""
-        parts = [self.node_norm(nodes), self.message[2](messages)]
+        parts = [self.node_norm(nodes), self.message.second(messages)]
         return nodes + self.node_update(torch.cat(parts if context is None else [*parts, context], dim=1))
 
     def aggregated(self, messages: Tensor, degree: Tensor) -> Tensor:
@@ -180,13 +177,13 @@ class _NodeModel(nn.Module):
             if features is not None:
                 parts.append(features[network[receiver]])
             if direction == 0 or block.two_way:
-                inner = block.message[1](block.message[0](torch.cat(parts, dim=1)))
-                messages.append(inner if block.aggregation == "max" else block.message[2](inner))
+                inner = block.message.first(torch.cat(parts, dim=1)).relu()
+                messages.append(inner if block.aggregation == "max" else block.message.second(inner))
                 receivers.append(receiver)
         reduce = "max" if block.aggregation == "max" else "sum"
         sums = scatter(torch.cat(messages), torch.cat(receivers), 0, len(nodes), reduce)
         mean = block.aggregated(sums, degrees(self.links.batch))
-        mean = block.message[2](mean) if block.aggregation == "max" else mean
+        mean = block.message.second(mean) if block.aggregation == "max" else mean
         context = [] if features is None else [features[network]]
         return nodes + block.node_update(torch.cat([normed, mean, *context], dim=1))
 

@@ -81,8 +81,8 @@ class GraphMetanetwork(nn.Module):
             blocks of your own, modules that take and return a `State`, given `Links`.
         node_encoder, edge_encoder: encoders of your own.
         vocabulary: the kinds that are embedded.
-        engine: "blocks", "stream" (edge states are recomputed, not stored) or "edge_list" (plain PyG, which blocks
-            of your own need).
+        engine: "blocks", "stream" (edge states are recomputed, not stored) or "edge_list" (plain PyG, which
+            other blocks need).
     """
 
     def __init__(
@@ -108,7 +108,8 @@ class GraphMetanetwork(nn.Module):
         super().__init__()
         self.config: dict[str, Any] = pretrained.config_of(locals())
         vocabulary = vocabulary or Vocabulary()
-        self.hidden, self.out, self.level, self.engine = hidden, out, level, engine
+        self.hidden, self.out, self.level = hidden, out, level
+        self.engine: Engine = engine
         self.readout = _readout(readout, level, hidden, out)
         self.node_encoder = node_encoder or NodeEncoder(hidden, vocabulary)
         self.edge_encoder = edge_encoder or EdgeEncoder(
@@ -135,7 +136,7 @@ class GraphMetanetwork(nn.Module):
 
     def forward(self, batch: Batch, engine: Engine | None = None, **options: Any) -> Tensor:
         """Run on a batch. Options of the engine "stream": `workers` (threads) and `progress` (a bar)."""
-        engine = engine or self.engine
+        engine = self.engine if engine is None else engine
         if engine not in ENGINES:
             raise ValueError(f"engine={engine!r} is none of {', '.join(ENGINES)}")
         self._check(batch, engine)
@@ -160,13 +161,13 @@ class GraphMetanetwork(nn.Module):
     def _check(self, batch: Batch, engine: Engine) -> None:
         if engine == "stream" and not self.runs_on_panels:
             raise ValueError(
-                "engine='stream' runs MessagePassing blocks only; use engine='edge_list' for others."
+                "engine='stream' runs MessagePassing blocks only; run others with engine='edge_list'."
             )
         if batch.channels != self.edge_encoder.channels:
             raise ValueError(
                 f"the batch has {batch.channels} numbers on each edge, but this metanetwork was made with "
-                f"channels={self.edge_encoder.channels}. Make it with channels={batch.channels}, or collate other "
-                "state dicts."
+                f"channels={self.edge_encoder.channels}. Make it with channels={batch.channels}, or collate "
+                "other state dicts."
             )
 
     # -------------------------------------------------------------- making, saving, loading

@@ -43,7 +43,7 @@ def load(kind: type[Metanetwork], folder: str | Path, **custom: Any) -> Metanetw
     folder = Path(folder)
     if not (folder / CONFIG).is_file():
         raise FileNotFoundError(
-            f"{folder} holds no metanetwork: there is no {CONFIG}. Give the folder that save_pretrained wrote."
+            f"{folder} holds no metanetwork: there is no {CONFIG}. Give a folder that save_pretrained wrote."
         )
     config = json.loads((folder / CONFIG).read_text())
     tensors, needed = config.pop("tensors"), set(config.pop("custom"))

@@ -7,7 +7,7 @@ from inspect import signature
 import torch
 from torch import nn
 
-from graph_metanetworks.nn.message_passing import mlp
+from graph_metanetworks.nn.mlp import Mlp
 from graph_metanetworks.nn.state import Links, State
 
 
@@ -42,7 +42,7 @@ class PygBlock(nn.Module):
         self.edge_norm = nn.LayerNorm(hidden)
         self.directions = nn.Parameter(torch.randn(2, hidden))
         self.end_norm = nn.LayerNorm(hidden) if updates_edges else None
-        self.edge_update = mlp(3 * hidden, hidden, hidden) if updates_edges else None
+        self.edge_update = Mlp(3 * hidden, hidden, hidden) if updates_edges else None
 
     def forward(self, state: State, links: Links) -> State:
         nodes, edges, features = state

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from graph_metanetworks.batch import Batch
 from graph_metanetworks.graph import ParameterGraph
 from graph_metanetworks.nn.engine.panel import Panel
-from graph_metanetworks.nn.message_passing import mlp
+from graph_metanetworks.nn.mlp import Mlp
 from graph_metanetworks.nn.state import Links, State
 from graph_metanetworks.nn.vocabulary import Vocabulary
 
@@ -37,7 +37,7 @@ class PooledEdges(Readout):
     def __init__(self, hidden: int, out: int) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(hidden)
-        self.head = mlp(hidden, hidden, out)
+        self.head = Mlp(hidden, hidden, out)
 
     def num_segments(self, networks: int) -> int:
         return networks
@@ -51,7 +51,8 @@ class PooledEdges(Readout):
         return [self.norm.weight, self.norm.bias]
 
     def cell(self, edges: Tensor, weights: list[Tensor]) -> Tensor:
-        return F.layer_norm(edges, edges.shape[-1:], *weights)
+        scale, shift = weights
+        return F.layer_norm(edges, edges.shape[-1:], scale, shift)
 
     def finish(self, pooled: Tensor, batch: Batch) -> Tensor:
         """The result `[B, out]` from sums `[segments, width]`."""
@@ -76,7 +77,7 @@ class MeanByKind(PooledEdges):
         super().__init__(hidden, out)
         self.vocabulary = vocabulary or Vocabulary()
         self.kind = nn.Embedding(len(self.vocabulary.edge_kinds), hidden)
-        self.mix = mlp(2 * hidden, hidden, hidden)
+        self.mix = Mlp(2 * hidden, hidden, hidden)
 
     def num_segments(self, networks: int) -> int:
         return networks * self.kind.num_embeddings
@@ -134,7 +135,7 @@ class MeanNodes(Readout):
     def __init__(self, hidden: int, out: int) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(hidden)
-        self.head = mlp(hidden, hidden, out)
+        self.head = Mlp(hidden, hidden, out)
 
     def forward(self, state: State, links: Links) -> Tensor:
         sizes = [graph.num_nodes for graph in links.batch.graphs]
@@ -150,7 +151,7 @@ class EachNode(Readout):
     def __init__(self, hidden: int, out: int) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(hidden)
-        self.head = mlp(hidden, hidden, out)
+        self.head = Mlp(hidden, hidden, out)
 
     def forward(self, state: State, links: Links) -> Tensor:
         return self.head(self.norm(state.nodes))
@@ -170,7 +171,8 @@ class EachEdge(Readout):
         return [self.norm.weight, self.norm.bias, self.head.weight, self.head.bias]
 
     def cell(self, edges: Tensor, weights: list[Tensor]) -> Tensor:
-        return F.linear(F.layer_norm(edges, edges.shape[-1:], *weights[:2]), *weights[2:])
+        scale, shift, weight, bias = weights
+        return F.linear(F.layer_norm(edges, edges.shape[-1:], scale, shift), weight, bias)
 
     def finish(self, result: Tensor, panel: Panel, batch: Batch) -> Tensor:
         """The result on a panel, `[*shape, out]`."""
@@ -181,7 +183,7 @@ class EachEdge(Readout):
 
 
 class Edit(EachEdge):
-    r"""New weights :math:`\theta + \gamma f(\theta)`, with :math:`\gamma` learned for each tensor, .01 at first.
+    r"""New weights :math:`\theta + \gamma f(\theta)`, with :math:`\gamma` learned per tensor, .01 at first.
 
     Tensors are told apart by name if `graphs` are given, and otherwise by the kind of their edges.
     """

@@ -1,4 +1,4 @@
-"""What flows through a metanetwork, and between what: states of nodes, edges and networks, and their links."""
+"""What flows through a metanetwork: states of nodes, edges and networks, and what links them."""
 
 from __future__ import annotations
 

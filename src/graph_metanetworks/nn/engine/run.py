@@ -50,6 +50,7 @@ def run_panels(network: GraphMetanetwork, batch: Batch, plan: Plan) -> Tensor:
     nodes = network.node_encoder(batch)
     features = network.first_globals(batch)
     for block in network.blocks:
+        assert isinstance(block, MessagePassing)
         context = None if features is None else features[owner]
         found = edges.send(block, block.message_terms(nodes, context))
         assert found.nodes is not None

@@ -178,7 +178,8 @@ class _Recompute(torch.autograd.Function):
         return sums.nodes, sums.pooled, *(states for states in edges if states is not None)
 
     @staticmethod
-    def backward(ctx, to_nodes: Tensor | None, to_pooled: Tensor | None, *to_edges: Tensor | None):
+    def backward(ctx, *given: Tensor | None):
+        to_nodes, to_pooled, *to_edges = given
         sweep: Sweep = ctx.sweep
         wanted = ctx.needs_input_grad[3:]
         grads = [
@@ -201,8 +202,9 @@ class _Recompute(torch.autograd.Function):
                 ]
                 own = [_leaf(t, g) for t, g in zip(weights, weight_grads, strict=True)]
                 found = _reduced(sweep, sweep.cell(sliced, ends, own), indices)
+            own_edges = to_edges[number] if to_edges else None
             given = Found(
-                to_edges[number][where] if to_edges and to_edges[number] is not None else None,
+                None if own_edges is None else own_edges[where],
                 *(
                     None if whole is None else whole[index.reshape(-1)]
                     for whole, index in zip((to_nodes, to_nodes, to_pooled), indices, strict=True)

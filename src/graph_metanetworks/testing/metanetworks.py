@@ -8,11 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from graph_metanetworks import testing
 from graph_metanetworks.batch import collate
 from graph_metanetworks.graph import ParameterGraph
 from graph_metanetworks.nn.metanetwork import GraphMetanetwork
 from graph_metanetworks.symmetry.group import Automorphism
+from graph_metanetworks.testing.automorphism import blocks_by_kind, edge_rows, numbered, sample
+from graph_metanetworks.testing.function import moved_parameters, wrong_permutations
 
 TOLERANCES = {torch.float64: 1e-10, torch.float32: 1e-4}  # relative
 VISIBLE = 1e-9  # relative change that a wrong permutation must cause, in float64
@@ -37,16 +38,16 @@ def assert_equivariant(
     tolerance = tolerance or TOLERANCES[dtype]
     before = _result(network, graph, weights)
     for seed in range(samples):
-        automorphism = graph.symmetry.sample(torch.Generator().manual_seed(seed))
+        automorphism = sample(graph, seed)
         after = _result(network, graph, automorphism.apply(weights))
         error = _change(network, graph, automorphism, before, after)
         assert error <= tolerance, (
-            f"a symmetry of {graph.name} changes the {network.level}-level result by {error:.1e} (relative), more "
-            f"than {tolerance:.0e}"
+            f"a symmetry of {graph.name} changes the {network.level}-level result by {error:.1e} (relative), "
+            f"more than {tolerance:.0e}"
         )
-        moved = testing._moved(graph, automorphism)
+        moved = moved_parameters(graph, automorphism)
         if dtype == torch.float64 and moved:
-            wrongs = testing._wrong_permutations(graph, automorphism, weights, moved)
+            wrongs = wrong_permutations(graph, automorphism, weights, moved)
             changes = [
                 _change(network, graph, automorphism, before, _result(network, graph, wrong))
                 for wrong in wrongs
@@ -79,13 +80,13 @@ def _change(
 
 
 def _edge_order(graph: ParameterGraph, weights: Automorphism | None, nodes: Automorphism | None) -> Tensor:
-    """Edges sorted by kind, ends, position and the number of their element, after permuting one or the other."""
-    numbers = testing._numbered(graph)
+    """Edges sorted by kind, ends, position and element, after permuting weights or nodes."""
+    numbers = numbered(graph)
     values = graph.edge_values(weights.apply(numbers) if weights else numbers)
     order = []
-    for blocks in testing._blocks_by_kind(graph).values():
+    for blocks in blocks_by_kind(graph).values():
         edges = np.concatenate([np.arange(where.start, where.stop) for _, where in blocks])
         moved = nodes.nodes if nodes else None
-        rows = np.concatenate([testing._edge_rows(block, values[where], moved) for block, where in blocks])
+        rows = np.concatenate([edge_rows(block, values[where], moved) for block, where in blocks])
         order.append(edges[np.lexsort(rows.T)])
     return torch.from_numpy(np.concatenate(order))

@@ -1,0 +1,97 @@
+"""Each operation of a network, with its inputs permuted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_map_only
+
+from graph_metanetworks.symmetry.group import Automorphism, Symmetry
+from graph_metanetworks.testing.function import KeepDouble, default_double, difference, in_double
+from graph_metanetworks.trace.interpreter import where
+from graph_metanetworks.trace.tape import Escape, Operation, TensorRef, plain_kernels, refs, tensors
+from graph_metanetworks.trace.tracer import Tracer
+
+CANCELLED = 1e-8  # results this small against the inputs are rounding errors: the mean of centred numbers
+
+
+def assert_operations_equivariant(
+    model: nn.Module,
+    /,
+    *args: Any,
+    tracer: Tracer | None = None,
+    tolerance: float = 1e-7,
+    **kwargs: Any,
+) -> int:
+    """Permute every operation's inputs by a sampled symmetry and run it again: its output is permuted alike.
+
+    The unit test of every rule. Returns the number of operations that were checked.
+    """
+    double, args, kwargs = in_double(model, args, kwargs)
+    with default_double(), KeepDouble():
+        _, interpreter = (tracer or Tracer()).record(double, args, kwargs, snapshot=True)
+    log = interpreter.log or []
+    everything = {
+        f"{i} {key}": tuple(value.dims)
+        for i, (_, before, after) in enumerate(log)
+        for key, value in [*before.items(), *((-k - 1, v) for k, v in after.items())]
+    }
+    sample = Symmetry(everything, (), 0).sample(torch.Generator().manual_seed(0))
+    checked = 0
+    for operation, before, after in log:
+        if not _can_run_again(operation):
+            continue
+        error = _violation(operation, before, after, sample)
+        assert error <= tolerance, (
+            f"the rule for {operation.func} is wrong {where(operation)}: permuting the inputs does not "
+            f"permute the output (relative error {error:.1e})"
+        )
+        checked += 1
+    return checked
+
+
+# results without a value of their own, and views of memory that a copy does not have
+UNREPEATABLE = ("empty", "new_empty", "empty_like", "empty_strided", "new_empty_strided", "as_strided")
+
+
+def _can_run_again(operation: Operation) -> bool:
+    if isinstance(operation.func, nn.Module | Escape):
+        return False
+    tags = operation.func.tags
+    name = operation.func._schema.name.split("::")[1]
+    all_refs = operation.inputs + refs(operation.outputs)
+    return (
+        torch.Tag.inplace_view not in tags
+        and torch.Tag.nondeterministic_seeded not in tags
+        and name not in UNREPEATABLE
+        and bool(refs(operation.outputs))
+        and all(0 not in ref.shape and ref.value.layout == torch.strided for ref in all_refs)
+    )
+
+
+def _violation(operation: Operation, before, after, sample: Automorphism) -> float:
+    def permuted(ref: TensorRef) -> Tensor:
+        return sample.permute(ref.value, before[ref.key].dims)
+
+    args, kwargs = tree_map_only(TensorRef, permuted, (operation.args, operation.kwargs))
+    with torch.no_grad(), plain_kernels(), KeepDouble():
+        result = operation.func(*args, **kwargs)
+    noise = CANCELLED * max((_size(ref.value) for ref in operation.inputs), default=0.0)
+    largest = 0.0
+    for ref, actual in zip(refs(operation.outputs), tensors(result), strict=True):
+        expected = sample.permute(ref.value, after[ref.key].dims)
+        largest = max(largest, difference([_real(expected)], [_real(actual)], smallest=noise))
+    return largest
+
+
+def _size(tensor: Tensor) -> float:
+    """The largest entry; huge ones are masks, whose size says nothing about rounding elsewhere."""
+    sizes = _real(tensor).abs()
+    return float(sizes.where(sizes < 1e9, 0).max()) if sizes.numel() else 0.0
+
+
+def _real(tensor: Tensor) -> Tensor:
+    tensor = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+    return tensor.double().nan_to_num(0, 0, 0)
