@@ -107,7 +107,7 @@ def measure(name: str) -> dict[str, float]:
 
 
 def best_of_three(function: Callable[[], Any]) -> tuple[Any, float, float]:
-    """What the function gives, its shortest time in seconds, and the memory that the first call took in MB."""
+    """What the function gives, its shortest time in seconds, and the memory of the first call in MB."""
     times, memory = [], peak()
     for attempt in range(3):
         start = time.perf_counter()
