@@ -40,6 +40,11 @@ class Coverage:
             if any(a <= start and stop <= b for a, b in self._ranges):
                 return torch.ones((), dtype=torch.bool, device="cpu").expand(stop - start)
         mask = self.mask()
+        if elements.listed is None:  # a view of the mask spares an index as large as the parameter
+            view = mask.as_strided(elements.shape, elements.strides, elements.offset)
+            old = view.flatten().clone() if bool(view.any()) else None
+            view.fill_(True)
+            return old
         index = elements.index().reshape(-1)
         index = index[index >= 0]
         old = mask[index]

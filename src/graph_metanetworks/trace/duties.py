@@ -38,7 +38,7 @@ def _duty_of_nodes(builder: Builder) -> Tensor:
     for edges in builder.edges:
         weight = edges.view is not None and edges.kind == "linear weight"
         if weight and all(id(group) in context for group in builder.groups_in(edges.source)):
-            _assign(duty, edges.target, "output")
+            _assign(duty, compact(edges.target, pattern(edges.target)), "output")
     return duty
 
 
