@@ -136,6 +136,11 @@ class _Edges:
         )
         return torch.cat([found[use] for use in links.panel.uses])
 
+    def _fits(self) -> bool:
+        """Whether a sweep need not be cut into pieces."""
+        limit = self.plan.at_once_below if torch.is_grad_enabled() else self.plan.piece
+        return self.batch.num_edges * self.hidden < min(limit, self.plan.at_once_below)
+
     def _sweep(
         self,
         last: Callable[[Tensor, list[Terms], list[Tensor]], Found],
@@ -173,9 +178,7 @@ class _Edges:
         on_edges = self.first if states is None else [[own] for own in states]
         on_nodes = [terms for _, terms in self.behind] + (ends or [])
         flat = [weight for own in weights for weight in own]
-        at_once = self.batch.num_edges * self.hidden < plan.at_once_below or (
-            maximum and torch.is_grad_enabled()
-        )
+        at_once = self._fits() or (maximum and torch.is_grad_enabled())
         return run(sweep, on_edges, on_nodes, flat, at_once=at_once)
 
 
