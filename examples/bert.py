@@ -1,7 +1,7 @@
 """A BERT of transformers into a metanetwork, and back: a prediction from its weights, and edited weights.
 
 python examples/bert.py
-python examples/bert.py --checkpoint FOLDER     # with config.json and model.safetensors; nothing is downloaded
+python examples/bert.py --checkpoint FOLDER     # config.json and model.safetensors; nothing is downloaded
 """
 
 import argparse
