@@ -1,7 +1,6 @@
 """A BERT of transformers into a metanetwork, and back: a prediction from its weights, and edited weights.
 
-python examples/bert.py
-python examples/bert.py --checkpoint FOLDER     # config.json and model.safetensors; nothing is downloaded
+python examples/bert.py [--checkpoint FOLDER]     # config.json and model.safetensors; nothing is downloaded
 """
 
 import argparse
@@ -11,7 +10,9 @@ from transformers import BertConfig, BertModel
 
 import graph_metanetworks as gmn
 
-TINY = {"vocab_size": 64, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
+TINY = BertConfig(
+    vocab_size=64, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4
+)
 
 parser = argparse.ArgumentParser(description="A BERT into a metanetwork, and back.")
 parser.add_argument("--checkpoint", metavar="FOLDER", help="a local BERT; by default a tiny one is made")
@@ -20,9 +21,8 @@ torch.manual_seed(0)
 if folder:
     bert = BertModel.from_pretrained(folder, local_files_only=True, use_safetensors=True)
 else:
-    bert = BertModel(BertConfig(**TINY, num_attention_heads=4))
+    bert = BertModel(TINY)
 bert.eval()  # no dropout
-
 tokens = torch.arange(5)[None]
 graph = gmn.trace(bert, tokens)
 print(f"{graph.num_nodes:,} nodes, {graph.num_edges:,} edges, {graph.num_parameters:,} parameters")
