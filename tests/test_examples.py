@@ -28,6 +28,26 @@ def test_layers_of_pyg_learn():
     assert all(float(error) < float(before) for _, error, before in errors)
 
 
+BERT = r"([\d,]+) parameters\nprediction, .*: -?[\d.]+\nedited: .* changes by ([\d.]+) on average\n"
+
+
+def test_a_bert_goes_in_and_comes_back():
+    found = re.search(BERT, run("bert.py"))
+    assert found and found[1] == "36,704" and float(found[2]) > 0
+    assert len((EXAMPLES / "bert.py").read_text().splitlines()) < 40
+
+
+def test_a_local_bert_goes_in_and_comes_back(tmp_path):
+    transformers = pytest.importorskip("transformers")
+    sizes = {"vocab_size": 16, "hidden_size": 8, "intermediate_size": 4, "max_position_embeddings": 8}
+    config = transformers.BertConfig(**sizes, num_hidden_layers=1, num_attention_heads=2)
+    bert = transformers.BertModel(config)
+    bert.save_pretrained(tmp_path)
+    parameters = sum(parameter.numel() for parameter in bert.parameters())
+    found = re.search(BERT, run("bert.py", "--checkpoint", tmp_path))
+    assert found and found[1] == f"{parameters:,}" and float(found[2]) > 0
+
+
 @pytest.fixture(scope="module")
 def tour(tmp_path_factory) -> tuple[str, Path]:
     folder = tmp_path_factory.mktemp("tour")
