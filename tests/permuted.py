@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 import graph_metanetworks as gmn
-from traced import sample, traced
+from traced import traced
 
 NAMES = [
     "mlp-relu",
@@ -32,25 +32,8 @@ def many(names: list[str]) -> gmn.Batch:
     return gmn.collate([(traced(name).graph, weights(name)) for name in names]).to(torch.float64)
 
 
-@torch.no_grad()
 def assert_equivariant(net: gmn.GraphMetanetwork, name: str) -> None:
-    """A symmetry leaves the result on a graph as it is, and moves results on nodes and edges with it."""
-    graph, swap = traced(name).graph, sample(traced(name).graph)
-    before, after = net(one(name)), net(one(name, swap.apply(weights(name))))
-    if net.level == "node":
-        after = after[swap.nodes]
-    if net.level == "edge":
-        own, origin = _origins(graph, swap)
-        before, after = before[origin[own]], after[own]
-    torch.testing.assert_close(after, before, rtol=1e-8, atol=1e-9)
-
-
-def _origins(graph: gmn.ParameterGraph, swap: gmn.Automorphism) -> tuple[Tensor, Tensor]:
-    """Which edges own an element, and from which edge a symmetry takes each of them. [E] twice"""
-    numbers = torch.arange(float(graph.num_edges))  # exact in float32 up to 16 million
-    origin = graph.edge_values(swap.apply(graph.state_dict(numbers))).long()
-    owners = torch.tensor([block.parameter is not None and block.is_owner for block in graph.blocks])
-    return owners.repeat_interleave(torch.tensor([block.num_edges for block in graph.blocks])), origin
+    gmn.testing.assert_equivariant(net, traced(name).graph, traced(name).model, samples=1)
 
 
 def assert_sensitive(net: gmn.GraphMetanetwork) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from graph_metanetworks.batch import collate
+from graph_metanetworks.batch import StateDict, collate
 from graph_metanetworks.graph import ParameterGraph
 from graph_metanetworks.nn.metanetwork import GraphMetanetwork
 from graph_metanetworks.symmetry.group import Automorphism
@@ -36,47 +36,42 @@ def assert_equivariant(
         name: value.to(dtype) for name, value in model.state_dict().items() if name not in graph.ignored
     }
     tolerance = tolerance or TOLERANCES[dtype]
-    before = _result(network, graph, weights)
     for seed in range(samples):
         automorphism = sample(graph, seed)
-        after = _result(network, graph, automorphism.apply(weights))
-        error = _change(network, graph, automorphism, before, after)
+        moved = moved_parameters(graph, automorphism) if dtype == torch.float64 else []
+        wrongs = list(wrong_permutations(graph, automorphism, weights, moved)) if moved else []
+        error, *changes = _changes(
+            network, graph, automorphism, weights, [automorphism.apply(weights), *wrongs]
+        )
         assert error <= tolerance, (
             f"a symmetry of {graph.name} changes the {network.level}-level result by {error:.1e} (relative), "
             f"more than {tolerance:.0e}"
         )
-        moved = moved_parameters(graph, automorphism)
-        if dtype == torch.float64 and moved:
-            wrongs = wrong_permutations(graph, automorphism, weights, moved)
-            changes = [
-                _change(network, graph, automorphism, before, _result(network, graph, wrong))
-                for wrong in wrongs
-            ]
-            assert max(changes) > VISIBLE, (
-                f"leaving a tensor of {graph.name} behind changes the {network.level}-level result by only "
-                f"{max(changes):.1e}: the metanetwork does not see what is permuted"
-            )
+        assert not wrongs or max(changes) > VISIBLE, (
+            f"leaving a tensor of {graph.name} behind changes the {network.level}-level result by only "
+            f"{max(changes):.1e}: the metanetwork does not see what is permuted"
+        )
 
 
-def _result(network: GraphMetanetwork, graph: ParameterGraph, weights: Mapping[str, Tensor]) -> Tensor:
-    with torch.no_grad():
-        return network(collate([(graph, weights)]))
-
-
-def _change(
+def _changes(
     network: GraphMetanetwork,
     graph: ParameterGraph,
     automorphism: Automorphism,
-    before: Tensor,
-    after: Tensor,
-) -> float:
+    weights: StateDict,
+    permuted: Sequence[StateDict],
+) -> list[float]:
     """The largest difference between what was expected and what came, relative to the largest result."""
+    with torch.no_grad():
+        results = network(collate([(graph, own) for own in (weights, *permuted)]))
+    before, *after = results.unflatten(0, (len(permuted) + 1, -1))
     if network.level == "node":
-        after = after[automorphism.nodes]
+        after = [own[automorphism.nodes] for own in after]
     if network.level == "edge":
         before = before[_edge_order(graph, None, automorphism)]
-        after = after[_edge_order(graph, automorphism, None)]
-    return float((after - before).abs().max() / before.abs().max().clamp(min=1e-30))
+        order = _edge_order(graph, automorphism, None)
+        after = [own[order] for own in after]
+    size = before.abs().max().clamp(min=1e-30)
+    return [float((own - before).abs().max() / size) for own in after]
 
 
 def _edge_order(graph: ParameterGraph, weights: Automorphism | None, nodes: Automorphism | None) -> Tensor:

@@ -96,7 +96,8 @@ class _Sums:
                 if self.nodes is None:
                     self.nodes = terms.new_zeros(self.sweep.num_nodes, terms.shape[-1])
                 if self.sweep.maximum:  # messages are not negative, so zero is where maxima start
-                    self.nodes = self.nodes.index_reduce(0, index.reshape(-1), terms, "amax")
+                    rows = index.reshape(-1, 1).expand_as(terms)
+                    self.nodes = self.nodes.scatter_reduce(0, rows, terms, "amax")
                 else:
                     self.nodes.index_add_(0, index.reshape(-1), terms)
         if found.pooled is not None:

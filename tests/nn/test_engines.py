@@ -1,0 +1,171 @@
+"""The engines give the same results and the same gradients."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+import graph_metanetworks as gmn
+from graph_metanetworks.nn import metanetwork
+from graph_metanetworks.nn.engine import stream
+from graph_metanetworks.nn.engine.run import BLOCKS
+from permuted import weights
+from traced import traced
+
+READOUTS = [
+    *(("graph", readout) for readout in ("edges", "kinds", "nodes", "attention")),
+    ("node", "each"),
+    ("edge", "each"),
+    ("edge", "edit"),
+]
+WAYS = ["blocks", "pieces", "stream", "small stream"]
+Networks = list[tuple[gmn.ParameterGraph, dict[str, Tensor]]]
+
+
+def set_plan(monkeypatch: pytest.MonkeyPatch, way: str) -> str:
+    """Force a way of running, and name its engine."""
+    small = {"list_below": 1, "at_once_below": 0, "piece": 16 * 40}
+    if way == "pieces":
+        monkeypatch.setattr(metanetwork, "BLOCKS", replace(BLOCKS, **small))
+    if way == "small stream":
+        monkeypatch.setattr(stream, "STREAM", replace(stream.STREAM, **small))
+    return "stream" if "stream" in way else "blocks"
+
+
+def leaves(networks: Networks) -> Networks:
+    return [
+        (graph, {p.name: state[p.name].double().clone().requires_grad_() for p in graph.parameters})
+        for graph, state in networks
+    ]
+
+
+def outcome(net: gmn.GraphMetanetwork, networks: Networks, engine: str) -> tuple[Tensor, list[Tensor]]:
+    """The result, and the gradients of the metanetwork's parameters and of the weights on the edges."""
+    networks = leaves(networks)
+    inputs = [*net.parameters(), *(value for _, state in networks for value in state.values())]
+    result = net(gmn.collate(networks), engine)
+    loss = (result * torch.linspace(-1, 2, result.numel()).view_as(result)).sin().sum()
+    grads = torch.autograd.grad(loss, inputs, allow_unused=True)
+    return result.detach(), [
+        torch.zeros_like(x) if g is None else g for x, g in zip(inputs, grads, strict=True)
+    ]
+
+
+def assert_same(net: gmn.GraphMetanetwork, networks: Networks, ways=WAYS) -> None:
+    expected, expected_grads = outcome(net, networks, "edge_list")
+    assert any(bool(grad.any()) for grad in expected_grads[-3:])
+    for way in ways:
+        with pytest.MonkeyPatch.context() as patch:
+            found, grads = outcome(net, networks, set_plan(patch, way))
+        torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10, msg=lambda m, w=way: f"{w}: {m}")
+        for ours, theirs in zip(grads, expected_grads, strict=True):
+            size = float(theirs.abs().max())
+            torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-10 * max(1, size))
+
+
+def mixed() -> Networks:
+    first, second = "mlp-relu", "cnn-2d-batch-norm"
+    other = {name: 2 * value for name, value in weights(first).items()}
+    return [
+        (traced(first).graph, weights(first)),
+        (traced(second).graph, weights(second)),
+        (traced(first).graph, other),
+    ]
+
+
+@pytest.mark.parametrize("aggregation", ["mean", "sum", "max", "fan"])
+@pytest.mark.parametrize(("level", "readout"), READOUTS)
+def test_engines_agree(level, readout, aggregation):
+    for two_way, global_feature in [(True, False), (False, True)]:
+        net = gmn.GraphMetanetwork(
+            16,
+            3,
+            2 if readout != "edit" else 1,
+            level=level,
+            readout=readout,
+            aggregation=aggregation,
+            two_way=two_way,
+            global_feature=global_feature,
+        ).double()
+        if net.first_global is not None:
+            nn.init.normal_(net.first_global)
+        assert_same(net, mixed())
+
+
+@pytest.mark.parametrize("name", ["lstm", "transformer-encoder", "grid-triplane", "gcn", "hf-llama"])
+def test_engines_agree_on(name):
+    net = gmn.GraphMetanetwork(16, 2, 2, global_feature=True, fourier=2).double()
+    assert_same(net, [(traced(name).graph, weights(name))])
+
+
+class OwnReadout(gmn.nn.Readout):
+    """Reads everything, in the order of the list of edges."""
+
+    def forward(self, state, links):
+        weight = torch.linspace(0, 1, state.edges.shape[1], dtype=state.edges.dtype)
+        pooled = torch.stack([nodes.mean(0) for nodes in links.batch.split_nodes(state.nodes)])
+        terms = (state.edges * links.panel.values) @ weight
+        return pooled @ weight[:, None] + terms.new_zeros(len(pooled)).index_add(0, links.edge_network, terms)[
+            :, None
+        ]
+
+
+def test_engines_agree_with_a_readout_of_ones_own():
+    assert_same(gmn.GraphMetanetwork(16, 2, readout=OwnReadout()).double(), mixed())
+
+
+# ------------------------------------------------------------------ random shapes
+
+widths = st.lists(st.integers(1, 6), min_size=2, max_size=4)
+
+
+def mlp(sizes: list[int]) -> nn.Module:
+    layers = [nn.Linear(a, b) for a, b in zip(sizes, sizes[1:], strict=False)]
+    return nn.Sequential(*(module for layer in layers for module in (layer, nn.Tanh())))
+
+
+def cnn(sizes: list[int]) -> nn.Module:
+    return nn.Sequential(*(nn.Conv1d(a, b, 3, padding=1) for a, b in zip(sizes, sizes[1:], strict=False)))
+
+
+@given(st.lists(st.tuples(st.sampled_from([mlp, cnn]), widths, st.integers(1, 3)), min_size=1, max_size=4))
+@settings(max_examples=15)
+def test_random_batches(chosen):
+    torch.manual_seed(0)
+    networks = []
+    for make, sizes, copies in chosen:
+        shape = (1, sizes[0], 5) if make is cnn else (1, sizes[0])
+        models = [make(sizes) for _ in range(copies)]
+        graph = gmn.trace(models[0], torch.randn(shape))
+        networks += [(graph, model.state_dict()) for model in models]
+    assert_same(gmn.GraphMetanetwork(16, 2, 2, level="edge").double(), networks, ["pieces", "small stream"])
+
+
+# ------------------------------------------------------------------ options of the stream
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_threads_of_the_stream_change_nothing(workers, monkeypatch):
+    set_plan(monkeypatch, "small stream")
+    batch = gmn.collate(mixed()).to(torch.float64)
+    net = gmn.GraphMetanetwork(16, 2, level="edge").double()
+    threads = torch.get_num_threads()
+    with torch.no_grad():
+        torch.testing.assert_close(
+            net(batch, "stream", workers=workers, progress=workers == 3), net(batch), rtol=1e-11, atol=1e-11
+        )
+    assert torch.get_num_threads() == threads
+
+
+def test_the_engine_of_the_constructor_is_used():
+    net = gmn.GraphMetanetwork(16, 2, engine="stream")
+    seen = []
+    net.blocks[0].register_forward_hook(lambda *_: seen.append("edge_list"))
+    batch = gmn.collate(mixed())
+    net(batch)
+    assert not seen
+    net(batch, "edge_list")
+    assert seen == ["edge_list"]

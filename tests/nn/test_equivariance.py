@@ -1,0 +1,123 @@
+"""Symmetries of a network change nothing at graph level, and permute results on nodes and edges."""
+
+from functools import cache
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import graph_metanetworks as gmn
+from menagerie import MENAGERIE
+from permuted import NAMES, assert_equivariant
+from traced import BY_NAME, traced
+
+LEVELS = ("graph", "node", "edge")
+
+
+@cache
+def metanetwork(dtype=torch.float64, **options) -> gmn.GraphMetanetwork:
+    torch.manual_seed(0)
+    return gmn.GraphMetanetwork(16, 2, options.pop("out", 2), **options).to(dtype)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
+@pytest.mark.parametrize("name", [architecture.name for architecture in MENAGERIE])
+def test_the_menagerie(name, dtype, level):
+    assert_equivariant(metanetwork(dtype, level=level), name)
+
+
+OPTIONS = {
+    **{aggregation: {"aggregation": aggregation} for aggregation in ("sum", "max", "fan")},
+    "directed": {"two_way": False},
+    "global": {"global_feature": True},
+    "fourier": {"fourier": 3},
+    "stream": {"engine": "stream"},
+    "edge list": {"engine": "edge_list"},
+    "all": {"aggregation": "max", "two_way": False, "global_feature": True, "fourier": 1},
+}
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("option", OPTIONS)
+def test_every_option(option, level):
+    for name in NAMES:
+        assert_equivariant(metanetwork(level=level, **OPTIONS[option]), name)
+
+
+@pytest.mark.parametrize("readout", ["kinds", "nodes", "attention"])
+def test_every_readout(readout):
+    for name in NAMES:
+        assert_equivariant(metanetwork(readout=readout), name)
+
+
+def test_edits():
+    for name in NAMES:
+        assert_equivariant(metanetwork(level="edge", readout="edit", out=1), name)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("options", [{"attention": "shared"}, {"heads": "index"}], ids=str)
+@pytest.mark.parametrize("name", ["attention-packed-qkv", "transformer-encoder"])
+def test_other_graphs_of_attention(name, options, level):
+    case = traced(name)
+    tracer = gmn.Tracer(**(dict(BY_NAME[name].tracer) | options))
+    graph = tracer.trace(case.model, *case.args, **case.kwargs)
+    gmn.testing.assert_equivariant(metanetwork(level=level), graph, case.model)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_gradients_are_permuted_with_the_weights(name):
+    """Two channels, of which the second is permuted as the first is."""
+    graph, model = traced(name).graph, traced(name).model
+    net = metanetwork(channels=2, level="node")
+    first = {p.name: model.state_dict()[p.name].double() for p in graph.parameters}
+    second = {key: torch.randn_like(value) for key, value in first.items()}
+    swap = graph.symmetry.sample(torch.Generator().manual_seed(0))
+    both = [(graph, [first, second]), (graph, [swap.apply(first), swap.apply(second)])]
+    torn = (graph, [swap.apply(first), second])
+    with torch.no_grad():
+        before, after, wrong = net(gmn.collate([*both, torn])).split(graph.num_nodes)
+    torch.testing.assert_close(after[swap.nodes], before, rtol=1e-9, atol=1e-10)
+    assert not torch.allclose(wrong[swap.nodes], before, rtol=1e-6, atol=1e-6)
+
+
+# ------------------------------------------------------------------ the oracle finds mistakes
+
+
+class NumberedEdges(gmn.nn.EdgeEncoder):
+    """Tells the edges of a block apart by their number, which a symmetry does not keep."""
+
+    def terms(self, panel, batch) -> list[Tensor]:
+        values, base, *rest = super().terms(panel, batch)
+        number = torch.arange(panel.num_edges).view(*panel.shape, 1) / panel.num_edges
+        return [values, base * (1 + number), *rest]
+
+
+class NumberedNodes(gmn.nn.NodeEncoder):
+    def encode(self, graph, name) -> Tensor:
+        return super().encode(graph, name) * (1 + torch.arange(graph.num_nodes)[:, None])
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_oracle_finds_numbered_edges(dtype, level):
+    encoder = NumberedEdges(16, gmn.nn.Vocabulary())
+    net = gmn.GraphMetanetwork(16, 2, level=level, edge_encoder=encoder).to(dtype)
+    with pytest.raises(AssertionError, match=f"a symmetry of Sequential changes the {level}-level result by"):
+        assert_equivariant(net, "mlp-relu")
+
+
+def test_the_oracle_finds_numbered_nodes():
+    encoder = NumberedNodes(16, gmn.nn.Vocabulary())
+    net = gmn.GraphMetanetwork(16, 2, node_encoder=encoder).double()
+    with pytest.raises(AssertionError, match="a symmetry of Sequential changes the graph-level result by"):
+        assert_equivariant(net, "mlp-relu")
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_the_oracle_finds_a_metanetwork_that_ignores_weights(level):
+    net = gmn.GraphMetanetwork(16, 2, level=level).double()
+    nn.init.zeros_(net.edge_encoder.value.weight)
+    with pytest.raises(AssertionError, match="does not see what is permuted"):
+        assert_equivariant(net, "mlp-relu")
