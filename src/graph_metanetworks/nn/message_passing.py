@@ -12,6 +12,7 @@ from torch_geometric.utils import scatter
 
 from graph_metanetworks.nn.engine.sweep import Found, Terms
 from graph_metanetworks.nn.mlp import Mlp
+from graph_metanetworks.nn.norm import inverse_rms, rms_norm
 from graph_metanetworks.nn.state import Links, State, degrees
 
 Aggregation = Literal["mean", "sum", "max", "fan"]
@@ -55,7 +56,7 @@ class MessagePassing(nn.Module):
         self.hidden, self.aggregation, self.two_way = hidden, aggregation, two_way
         extra = hidden if global_feature else 0
         self.node_norm = nn.LayerNorm(hidden)
-        self.edge_norm = nn.LayerNorm(hidden)
+        self.edge_norm = rms_norm(hidden)
         directions = 2 if two_way else 0
         # no bias after the aggregation, so that applying it before or after the mean is the same
         self.message = Mlp(3 * hidden + directions + extra, inner, hidden, bias=False)
@@ -81,24 +82,19 @@ class MessagePassing(nn.Module):
         return Terms(source=torch.cat([fro, to + against], 1), target=torch.cat([to + along, fro], 1))
 
     def message_weights(self) -> list[Tensor]:
-        hidden = self.hidden
-        return [
-            self.edge_norm.weight,
-            self.edge_norm.bias,
-            self.message.first.weight[:, 2 * hidden : 3 * hidden],
-        ]
+        own = self.message.first.weight[:, 2 * self.hidden : 3 * self.hidden]
+        return [own * self.edge_norm.weight]
 
     def messages(self, edges: Tensor, ends: Terms, weights: list[Tensor]) -> Found:
         """Messages to each edge's target and, if two-way, to its source, before the last linear layer."""
-        scale, shift, weight = weights
-        normed = F.layer_norm(edges, (self.hidden,), scale, shift)
-        pooled = normed if self.global_update is not None else None
-        own = F.linear(normed, weight)
+        own, factor = F.linear(edges, weights[0]), inverse_rms(edges)
+        pooled = edges * factor if self.global_update is not None else None
         if not self.two_way:
-            return Found(to_target=own.add_(ends.source).add_(ends.target).relu_(), pooled=pooled)
+            along = torch.addcmul(ends.source, own, factor).add_(ends.target).relu_()
+            return Found(to_target=along, pooled=pooled)
         (from_source, to_source), (to_target, from_target) = (end.chunk(2, -1) for end in ends)
-        along = (own + from_source).add_(to_target).relu_()
-        against = own.add_(to_source).add_(from_target).relu_()
+        along = torch.addcmul(from_source, own, factor).add_(to_target).relu_()
+        against = torch.addcmul(to_source, own, factor).add_(from_target).relu_()
         return Found(to_target=along, to_source=against, pooled=pooled)
 
     def edge_terms(self, nodes: Tensor, context: Tensor | None) -> Terms:
@@ -114,15 +110,15 @@ class MessagePassing(nn.Module):
 
     def edge_weights(self) -> list[Tensor]:
         assert self.edge_update is not None
-        second = self.edge_update.second
-        own = self.edge_update.first.weight[:, 2 * self.hidden : 3 * self.hidden]
-        return [self.edge_norm.weight, self.edge_norm.bias, own, second.weight, second.bias]
+        first, second = self.edge_update.first, self.edge_update.second
+        own = first.weight[:, 2 * self.hidden : 3 * self.hidden]
+        return [own * self.edge_norm.weight, second.weight, second.bias]
 
     def updated(self, edges: Tensor, ends: Terms, weights: list[Tensor]) -> Tensor:
         """The edges' next states."""
-        scale, shift, first, second, bias = weights
-        inner = F.linear(F.layer_norm(edges, (self.hidden,), scale, shift), first)
-        return edges + F.linear(inner.add_(ends.source).add_(ends.target).relu_(), second, bias)
+        first, second, bias = weights
+        inner = torch.addcmul(ends.source, F.linear(edges, first), inverse_rms(edges))
+        return edges + F.linear(inner.add_(ends.target).relu_(), second, bias)
 
     # -------------------------------------------------------------- nodes and the global feature
 

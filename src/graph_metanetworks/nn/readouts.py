@@ -12,6 +12,7 @@ from graph_metanetworks.batch import Batch
 from graph_metanetworks.graph import ParameterGraph
 from graph_metanetworks.nn.engine.panel import Panel
 from graph_metanetworks.nn.mlp import Mlp
+from graph_metanetworks.nn.norm import inverse_rms, rms_norm
 from graph_metanetworks.nn.state import Links, State
 from graph_metanetworks.nn.vocabulary import Vocabulary
 
@@ -36,7 +37,7 @@ class PooledEdges(Readout):
 
     def __init__(self, hidden: int, out: int) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(hidden)
+        self.norm = rms_norm(hidden)
         self.head = Mlp(hidden, hidden, out)
 
     def num_segments(self, networks: int) -> int:
@@ -48,11 +49,10 @@ class PooledEdges(Readout):
         return networks[panel.use]
 
     def weights(self) -> list[Tensor]:
-        return [self.norm.weight, self.norm.bias]
+        return [self.norm.weight]
 
     def cell(self, edges: Tensor, weights: list[Tensor]) -> Tensor:
-        scale, shift = weights
-        return F.layer_norm(edges, edges.shape[-1:], scale, shift)
+        return edges * inverse_rms(edges) * weights[0]
 
     def finish(self, pooled: Tensor, batch: Batch) -> Tensor:
         """The result `[B, out]` from sums `[segments, width]`."""
@@ -115,10 +115,10 @@ class AttentionPooling(PooledEdges):
         return [*super().weights(), self.score.weight, self.score.bias, self.value.weight, self.value.bias]
 
     def cell(self, edges: Tensor, weights: list[Tensor]) -> Tensor:
-        normed = super().cell(edges, weights[:2])
+        normed = super().cell(edges, weights[:1])
         # bounded, so that sums of exponentials need no running maximum
-        weight = (8 * torch.tanh(F.linear(normed, *weights[2:4]) / 8)).exp()
-        value = F.linear(normed, *weights[4:]).unflatten(-1, (weight.shape[-1], -1))
+        weight = (8 * torch.tanh(F.linear(normed, *weights[1:3]) / 8)).exp()
+        value = F.linear(normed, *weights[3:]).unflatten(-1, (weight.shape[-1], -1))
         return torch.cat([(value * weight[..., None]).flatten(-2), weight], dim=-1)
 
     def finish(self, pooled: Tensor, batch: Batch) -> Tensor:
@@ -164,15 +164,15 @@ class EachEdge(Readout):
 
     def __init__(self, hidden: int, out: int) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(hidden)
+        self.norm = rms_norm(hidden)
         self.head = nn.Linear(hidden, out)
 
     def weights(self) -> list[Tensor]:
-        return [self.norm.weight, self.norm.bias, self.head.weight, self.head.bias]
+        return [self.head.weight * self.norm.weight, self.head.bias]
 
     def cell(self, edges: Tensor, weights: list[Tensor]) -> Tensor:
-        scale, shift, weight, bias = weights
-        return F.linear(F.layer_norm(edges, edges.shape[-1:], scale, shift), weight, bias)
+        weight, bias = weights
+        return torch.addcmul(bias, F.linear(edges, weight), inverse_rms(edges))
 
     def finish(self, result: Tensor, panel: Panel, batch: Batch) -> Tensor:
         """The result on a panel, `[*shape, out]`."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 from math import prod
 from typing import NamedTuple
 
@@ -54,7 +55,7 @@ class Panel:
         return [found[batch.graphs[network].blocks[number].kind] for network, number in self.uses]
 
     def pieces(self, limit: int) -> Iterator[Where]:
-        """Regions of at most `limit` edges (or one row of the last dimension) that make up the panel."""
+        """Regions of at most `limit` edges that make up the panel."""
         return _regions(self.shape, limit)
 
     def by_use(self, edges: Tensor) -> list[tuple[Use, Tensor]]:
@@ -66,15 +67,14 @@ class Panel:
 
 
 def _regions(shape: tuple[int, ...], limit: int) -> Iterator[Where]:
-    inner = prod(shape[1:])
-    if inner <= limit or len(shape) == 1:
-        step = max(1, limit // max(1, inner))
-        for start in range(0, shape[0], step):
-            yield (slice(start, start + step),)
-        return
-    for start in range(shape[0]):
-        for rest in _regions(shape[1:], limit):
-            yield (slice(start, start + 1), *rest)
+    """Tiles that are about as long in one dimension as in another, so that they have few nodes at their ends."""
+    tile = list(shape)
+    while prod(tile) > limit:
+        longest = max(range(len(tile)), key=tile.__getitem__)
+        tile[longest] = -(-tile[longest] // 2)
+    ranges = [range(0, length, step) for length, step in zip(shape, tile, strict=True)]
+    for starts in product(*ranges):
+        yield tuple(slice(start, start + step) for start, step in zip(starts, tile, strict=True))
 
 
 def cut(tensor: Tensor, where: Where) -> Tensor:

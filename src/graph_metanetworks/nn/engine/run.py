@@ -57,7 +57,7 @@ def run_panels(network: GraphMetanetwork, batch: Batch, plan: Plan) -> Tensor:
         nodes = block.updated_nodes(nodes, block.aggregated(found.nodes, degree), context)
         if features is not None and found.pooled is not None:
             node_mean = torch.zeros_like(features).index_add(0, owner, nodes) / node_counts
-            features = block.updated_globals(features, node_mean, found.pooled / edge_counts)
+            features = block.updated_globals(features, node_mean, block.edge_norm.weight * found.pooled / edge_counts)
             context = features[owner]
         if block.edge_update is not None:
             edges.behind.append((block, block.edge_terms(nodes, context)))

@@ -27,6 +27,7 @@ class Workers:
     def __call__(self, function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
         items = list(items)
         before = torch.get_num_threads()
+        torch.set_num_threads(1)  # here too: what a worker sets does not reach the libraries that torch calls
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         bar = Progress(*columns, disable=not self.progress, transient=True)
         with bar, ThreadPoolExecutor(self.count, initializer=torch.set_num_threads, initargs=(1,)) as pool:
