@@ -66,7 +66,7 @@ def assert_gradients_correct(block: nn.Module, hidden: int) -> None:
     """Against finite differences, of the states and of the block's parameters."""
     graph = gmn.trace(nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 1)), torch.randn(1, 2))
     zeros = {p.name: torch.zeros(p.shape, dtype=torch.float64) for p in graph.parameters}
-    links = gmn.nn.Links.of(gmn.collate([(graph, zeros)]))
+    links = gmn.nn.Links(gmn.collate([(graph, zeros)]))
     names, parameters = zip(*block.double().named_parameters(), strict=True)
 
     def run(nodes: Tensor, edges: Tensor, *values: Tensor) -> tuple[Tensor, Tensor]:

@@ -97,12 +97,15 @@ class Batch:
         """An edge-level result `[E, k]` as one tensor per network."""
         return list(edges.split([graph.num_edges for graph in self.graphs]))
 
-    def state_dicts(self, edges: Tensor) -> list[dict[str, Tensor]]:
-        """An edge-level result `[E]` or `[E, k]` as one state dict per network; `k = 1` is dropped."""
+    def state_dicts(self, edges: Tensor, like: Sequence[StateDict] | None = None) -> list[dict[str, Tensor]]:
+        """An edge-level result `[E]` or `[E, k]` as one state dict per network; `k = 1` is dropped.
+
+        Entries that lie on no edge (counters of batch norms) are copied from `like`, a state dict each.
+        """
         edges = edges.squeeze(-1) if edges.dim() == 2 and edges.shape[-1] == 1 else edges
-        return [
-            graph.state_dict(own) for graph, own in zip(self.graphs, self.split_edges(edges), strict=True)
-        ]
+        others = like or [None] * len(self)
+        parts = zip(self.graphs, self.split_edges(edges), others, strict=True)
+        return [graph.state_dict(own, other) for graph, own, other in parts]
 
 
 def _map(stack: Stack, function) -> Stack:

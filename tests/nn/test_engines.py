@@ -1,5 +1,6 @@
 """The engines give the same results and the same gradients."""
 
+import itertools
 from dataclasses import replace
 
 import pytest
@@ -108,9 +109,10 @@ class OwnReadout(gmn.nn.Readout):
         weight = torch.linspace(0, 1, state.edges.shape[1], dtype=state.edges.dtype)
         pooled = torch.stack([nodes.mean(0) for nodes in links.batch.split_nodes(state.nodes)])
         terms = (state.edges * links.panel.values) @ weight
-        return pooled @ weight[:, None] + terms.new_zeros(len(pooled)).index_add(0, links.edge_network, terms)[
-            :, None
-        ]
+        return (
+            pooled @ weight[:, None]
+            + terms.new_zeros(len(pooled)).index_add(0, links.edge_network, terms)[:, None]
+        )
 
 
 def test_engines_agree_with_a_readout_of_ones_own():
@@ -123,12 +125,12 @@ widths = st.lists(st.integers(1, 6), min_size=2, max_size=4)
 
 
 def mlp(sizes: list[int]) -> nn.Module:
-    layers = [nn.Linear(a, b) for a, b in zip(sizes, sizes[1:], strict=False)]
+    layers = [nn.Linear(a, b) for a, b in itertools.pairwise(sizes)]
     return nn.Sequential(*(module for layer in layers for module in (layer, nn.Tanh())))
 
 
 def cnn(sizes: list[int]) -> nn.Module:
-    return nn.Sequential(*(nn.Conv1d(a, b, 3, padding=1) for a, b in zip(sizes, sizes[1:], strict=False)))
+    return nn.Sequential(*(nn.Conv1d(a, b, 3, padding=1) for a, b in itertools.pairwise(sizes)))
 
 
 @given(st.lists(st.tuples(st.sampled_from([mlp, cnn]), widths, st.integers(1, 3)), min_size=1, max_size=4))

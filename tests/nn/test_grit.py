@@ -65,7 +65,7 @@ def test_one_node_by_hand():
     block = gmn.nn.GritBlock(6, heads=2).double()
     for parameter in block.parameters():
         parameter.normal_()
-    links = gmn.nn.Links.of(one("lstm"))
+    links = gmn.nn.Links(one("lstm"))
     sizes = (links.batch.num_nodes, links.batch.num_edges)
     state = gmn.nn.State(*(torch.randn(size, 6, dtype=torch.float64) for size in sizes))
     nodes, edges = block.node_norm(state.nodes), block.edge_norm(state.edges)

@@ -42,7 +42,7 @@ def test_the_numbers_of_a_path():
 def test_each_edge_gets_both_ways():
     torch.manual_seed(0)
     batch, steps = many(["lstm", "mlp-relu", "lstm"]), 4
-    links = gmn.nn.Links.of(batch)
+    links = gmn.nn.Links(batch)
     encoder = gmn.nn.RandomWalkEncoder(6, steps).double()
     state = gmn.nn.State(torch.zeros(batch.num_nodes, 6).double(), torch.zeros(batch.num_edges, 6).double())
     after = encoder(state, links)

@@ -69,15 +69,24 @@ class EdgeEncoder(nn.Module):
         hidden: width of edge states.
         channels: numbers on each edge, 1 for weights, 2 for weights and gradients, ...
         fourier: pairs of sine and cosine features of each weight.
+        tensors: names of parameters that have a scale of their own, besides those that `fit` finds.
     """
 
-    def __init__(self, hidden: int, vocabulary: Vocabulary, *, channels: int = 1, fourier: int = 0) -> None:
+    def __init__(
+        self,
+        hidden: int,
+        vocabulary: Vocabulary,
+        *,
+        channels: int = 1,
+        fourier: int = 0,
+        tensors: Iterable[str] = (),
+    ) -> None:
         super().__init__()
         self.vocabulary, self.channels, self.fourier = vocabulary, channels, fourier
         self.kind = nn.Embedding(len(vocabulary.edge_kinds), hidden)
         self.value = nn.Linear(channels * (2 + 2 * fourier), hidden, bias=False)
         self.position = nn.Linear(4 * MAX_POSITIONS, hidden, bias=False)
-        self.make_tables()
+        self.make_tables(tensors)
 
     def make_tables(self, tensors: Iterable[str] = ()) -> None:
         """Neutral scales: a row for each kind, and one for each of the tensors named."""
@@ -108,7 +117,8 @@ class EdgeEncoder(nn.Module):
                         found = _moments(stack.weights[block.parameter])
                         for key in (block.parameter, row):
                             moments[key] = moments.get(key, 0) + found
-        self.make_tables(key for key in moments if isinstance(key, str))
+        names = (key for key in moments if isinstance(key, str))
+        self.make_tables(dict.fromkeys([*self.tensors, *names]))
         for key, (count, total, squares) in ((key, m.unbind()) for key, m in moments.items()):
             row = key if isinstance(key, int) else kinds + self.tensors.index(key)
             mean = total / count

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -76,6 +76,8 @@ class GraphMetanetwork(nn.Module):
             "each" or "edit" (the weights plus a learned change); or a `Readout`.
         channels: numbers on each edge, 2 for weights and gradients.
         fourier: pairs of sine and cosine features of each weight.
+        tensors: names of parameters that have a learned scale of their own (and, when editing, a step size);
+            others share that of their kind. `fit` adds those of a zoo.
         aggregation, two_way, global_feature: see `MessagePassing`; other blocks ignore them.
         blocks: instead of `layers` times `MessagePassing`: `gmn.nn.Grit(...)`, for as many `GritBlock`s; or
             blocks of your own, modules that take and return a `State`, given `Links`.
@@ -96,6 +98,7 @@ class GraphMetanetwork(nn.Module):
         readout: str | Readout | None = None,
         channels: int = 1,
         fourier: int = 0,
+        tensors: Sequence[str] = (),
         aggregation: Aggregation = "mean",
         two_way: bool = True,
         global_feature: bool = False,
@@ -110,10 +113,10 @@ class GraphMetanetwork(nn.Module):
         vocabulary = vocabulary or Vocabulary()
         self.hidden, self.out, self.level = hidden, out, level
         self.engine: Engine = engine
-        self.readout = _readout(readout, level, hidden, out)
+        self.readout = _readout(readout, level, hidden, out, vocabulary, tensors)
         self.node_encoder = node_encoder or NodeEncoder(hidden, vocabulary)
         self.edge_encoder = edge_encoder or EdgeEncoder(
-            hidden, vocabulary, channels=channels, fourier=fourier
+            hidden, vocabulary, channels=channels, fourier=fourier, tensors=tensors
         )
         self.first_global = nn.Parameter(torch.zeros(hidden)) if global_feature else None
         options = {"aggregation": aggregation, "two_way": two_way, "global_feature": global_feature}
@@ -140,15 +143,26 @@ class GraphMetanetwork(nn.Module):
         if engine not in ENGINES:
             raise ValueError(f"engine={engine!r} is none of {', '.join(ENGINES)}")
         self._check(batch, engine)
+        if engine == "stream":
+            return run_panels(self, batch, streaming(**options))
+        if options:
+            raise TypeError(f"{', '.join(options)}: options of engine='stream' only, not of {engine!r}")
         if engine == "edge_list" or not self.runs_on_panels:
             return self._run_edge_list(batch)
-        return run_panels(self, batch, streaming(**options) if engine == "stream" else BLOCKS)
+        return run_panels(self, batch, BLOCKS)
+
+    def fit(self, batches: Iterable[Batch]) -> None:
+        """Take the scale of each tensor, by name, and of each kind from a training zoo.
+
+        Call it before the optimiser is made: it makes new parameters, one row per tensor.
+        """
+        self.edge_encoder.fit(batches)
 
     def first_globals(self, batch: Batch) -> Tensor | None:
         return None if self.first_global is None else self.first_global.expand(len(batch), -1)
 
     def _run_edge_list(self, batch: Batch) -> Tensor:
-        links = Links.of(batch)
+        links = Links(batch)
         edges = self.edge_encoder.states(
             self.edge_encoder.terms(links.panel, batch), self.edge_encoder.weights()
         )
@@ -194,7 +208,14 @@ class GraphMetanetwork(nn.Module):
         return sum(p.numel() for p in self.parameters() if p.requires_grad)
 
 
-def _readout(readout: str | Readout | None, level: str, hidden: int, out: int) -> Readout:
+def _readout(
+    readout: str | Readout | None,
+    level: str,
+    hidden: int,
+    out: int,
+    vocabulary: Vocabulary,
+    tensors: Sequence[str],
+) -> Readout:
     if isinstance(readout, Readout):
         return readout
     if level not in READOUTS:
@@ -203,4 +224,8 @@ def _readout(readout: str | Readout | None, level: str, hidden: int, out: int) -
     name = readout or next(iter(choices))
     if name not in choices:
         raise ValueError(f"readout={name!r} at level {level!r} is none of {', '.join(choices)}")
+    if name == "kinds":
+        return MeanByKind(hidden, out, vocabulary)
+    if name == "edit":
+        return Edit(hidden, out, vocabulary=vocabulary, tensors=tensors)
     return choices[name](hidden, out)

@@ -24,7 +24,9 @@ CONFIG, WEIGHTS = "config.json", "model.safetensors"
 def config_of(arguments: dict[str, Any]) -> dict[str, Any]:
     """The arguments of a metanetwork that JSON can hold; names of the others under "custom"."""
     given = {name: value for name, value in arguments.items() if name not in ("self", "__class__")}
-    custom = [name for name, value in given.items() if isinstance(value, nn.Module | list | tuple)]
+    modules = {name for name, value in given.items() if isinstance(value, nn.Module)}
+    custom = [*modules, *(["blocks"] if isinstance(given["blocks"], list | tuple) else [])]
+    given["tensors"] = list(given["tensors"])
     config = {name: value for name, value in given.items() if name not in custom}
     recipes = {name: asdict(value) for name, value in config.items() if isinstance(value, Vocabulary | Grit)}
     return config | recipes | {"custom": custom}
@@ -33,7 +35,7 @@ def config_of(arguments: dict[str, Any]) -> dict[str, Any]:
 def save(network: GraphMetanetwork, folder: str | Path) -> Path:
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    config = network.config | {"tensors": list(network.edge_encoder.tensors)}
+    config = network.config | {"scales": list(network.edge_encoder.tensors)}
     (folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n")
     save_file({name: value.contiguous() for name, value in network.state_dict().items()}, folder / WEIGHTS)
     return folder
@@ -46,7 +48,7 @@ def load(kind: type[Metanetwork], folder: str | Path, **custom: Any) -> Metanetw
             f"{folder} holds no metanetwork: there is no {CONFIG}. Give a folder that save_pretrained wrote."
         )
     config = json.loads((folder / CONFIG).read_text())
-    tensors, needed = config.pop("tensors"), set(config.pop("custom"))
+    scales, needed = config.pop("scales"), set(config.pop("custom"))
     if needed - set(custom):
         raise ValueError(
             f"the metanetwork in {folder} was made with modules of your own: pass them again, as "
@@ -57,6 +59,6 @@ def load(kind: type[Metanetwork], folder: str | Path, **custom: Any) -> Metanetw
     if config.get("blocks") is not None:
         config["blocks"] = Grit(**config["blocks"])
     network = kind(**(config | custom))
-    network.edge_encoder.make_tables(tensors)
+    network.edge_encoder.make_tables(scales)
     network.load_state_dict(load_file(folder / WEIGHTS))
     return network

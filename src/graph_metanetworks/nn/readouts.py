@@ -9,7 +9,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from graph_metanetworks.batch import Batch
-from graph_metanetworks.graph import ParameterGraph
 from graph_metanetworks.nn.engine.panel import Panel
 from graph_metanetworks.nn.mlp import Mlp
 from graph_metanetworks.nn.norm import inverse_rms, rms_norm
@@ -185,15 +184,21 @@ class EachEdge(Readout):
 class Edit(EachEdge):
     r"""New weights :math:`\theta + \gamma f(\theta)`, with :math:`\gamma` learned per tensor, .01 at first.
 
-    Tensors are told apart by name if `graphs` are given, and otherwise by the kind of their edges.
+    Each of the `tensors` named has its own; others have one for their kind of edges.
     """
 
     def __init__(
-        self, hidden: int, out: int = 1, *, graphs: Sequence[ParameterGraph] = (), start: float = 0.01
+        self,
+        hidden: int,
+        out: int = 1,
+        *,
+        vocabulary: Vocabulary | None = None,
+        tensors: Sequence[str] = (),
+        start: float = 0.01,
     ) -> None:
         super().__init__(hidden, out)
-        self.vocabulary = Vocabulary()
-        self.tensors = tuple(dict.fromkeys(p.name for graph in graphs for p in graph.parameters))
+        self.vocabulary = vocabulary or Vocabulary()
+        self.tensors = tuple(tensors)
         rows = len(self.vocabulary.edge_kinds) + len(self.tensors)
         self.gamma = nn.Parameter(torch.full((rows,), start))
 
@@ -203,4 +208,5 @@ class Edit(EachEdge):
         kinds = panel.kinds(self.vocabulary, batch)
         rows = [known.get(name, kind) for name, kind in zip(names, kinds, strict=True)]
         gamma = self.gamma[torch.tensor(rows, device=result.device)][panel.use]
-        return torch.addcmul(panel.values.to(result.dtype), gamma[..., None], result)
+        weights = panel.values[..., : result.shape[-1]]  # further channels, such as gradients, are not edited
+        return torch.addcmul(weights.to(result.dtype), gamma[..., None], result)

@@ -28,12 +28,12 @@ class Links:
     """The structure of a batch as an explicit list of edges, for blocks that need one."""
 
     batch: Batch
-    panel: Panel  # all edges in one list
 
-    @staticmethod
-    def of(batch: Batch) -> Links:
-        (panel,) = arrange(batch, list_below=batch.num_edges + 1)
-        return Links(batch, panel)
+    @cached_property
+    def panel(self) -> Panel:
+        """All edges in one list; made when it is first asked for."""
+        (panel,) = arrange(self.batch, list_below=self.batch.num_edges + 1)
+        return panel
 
     @property
     def source(self) -> Tensor:  # [E]

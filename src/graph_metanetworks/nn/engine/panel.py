@@ -67,7 +67,7 @@ class Panel:
 
 
 def _regions(shape: tuple[int, ...], limit: int) -> Iterator[Where]:
-    """Tiles that are about as long in one dimension as in another, so that they have few nodes at their ends."""
+    """Tiles about as long in one dimension as in another: they have few nodes at their ends."""
     tile = list(shape)
     while prod(tile) > limit:
         longest = max(range(len(tile)), key=tile.__getitem__)

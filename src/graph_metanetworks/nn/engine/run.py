@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+from torch._functorch.pyfunctorch import retrieve_all_functorch_interpreters
 
 from graph_metanetworks.batch import Batch
 from graph_metanetworks.nn.encoders import EdgeEncoder
@@ -57,7 +58,9 @@ def run_panels(network: GraphMetanetwork, batch: Batch, plan: Plan) -> Tensor:
         nodes = block.updated_nodes(nodes, block.aggregated(found.nodes, degree), context)
         if features is not None and found.pooled is not None:
             node_mean = torch.zeros_like(features).index_add(0, owner, nodes) / node_counts
-            features = block.updated_globals(features, node_mean, block.edge_norm.weight * found.pooled / edge_counts)
+            features = block.updated_globals(
+                features, node_mean, block.edge_norm.weight * found.pooled / edge_counts
+            )
             context = features[owner]
         if block.edge_update is not None:
             edges.behind.append((block, block.edge_terms(nodes, context)))
@@ -66,7 +69,7 @@ def run_panels(network: GraphMetanetwork, batch: Batch, plan: Plan) -> Tensor:
         return readout.finish(edges.pool(readout), batch)
     if isinstance(readout, EachEdge):
         return edges.each(readout)
-    links = Links.of(batch)
+    links = Links(batch)
     states = edges.in_order_of(links) if readout.reads_edges else nodes.new_empty(0, network.hidden)
     return readout(State(nodes, states, features), links)
 
@@ -137,7 +140,9 @@ class _Edges:
         return torch.cat([found[use] for use in links.panel.uses])
 
     def _fits(self) -> bool:
-        """Whether a sweep need not be cut into pieces."""
+        """Whether a sweep need not be cut into pieces; under `torch.func` it must not be."""
+        if retrieve_all_functorch_interpreters():
+            return True
         limit = self.plan.at_once_below if torch.is_grad_enabled() else self.plan.piece
         return self.batch.num_edges * self.hidden < min(limit, self.plan.at_once_below)
 

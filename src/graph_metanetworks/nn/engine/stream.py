@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from graph_metanetworks.nn.engine.run import Plan
@@ -29,7 +30,8 @@ class Workers:
         before = torch.get_num_threads()
         torch.set_num_threads(1)  # here too: what a worker sets does not reach the libraries that torch calls
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        bar = Progress(*columns, disable=not self.progress, transient=True)
+        shown = self.progress and Console().is_terminal
+        bar = Progress(*columns, disable=not shown, transient=True)
         with bar, ThreadPoolExecutor(self.count, initializer=torch.set_num_threads, initargs=(1,)) as pool:
             task = bar.add_task("sweep", total=len(items))
             waiting: deque = deque()
@@ -53,7 +55,7 @@ STREAM = Plan(
     stacks_blocks=False,
     list_below=1_000,
     at_once_below=0,
-    piece=1 << 18,
+    piece=1 << 19,
     workers=Workers(1),
 )
 

@@ -117,6 +117,7 @@ def _reduced(sweep: Sweep, found: Found, indices: tuple[Tensor, Tensor, Tensor])
 
 
 def _reduce(terms: Tensor, index: Tensor, maximum: bool) -> Tensor:
+    terms = terms.to(torch.promote_types(terms.dtype, torch.float32))  # sums are not left to half precision
     dims = [d for d, length in enumerate(index.shape) if length == 1 and terms.shape[d] != 1]
     if dims:
         terms = terms.amax(dims, keepdim=True) if maximum else terms.sum(dims, keepdim=True)
