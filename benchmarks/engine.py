@@ -1,0 +1,221 @@
+"""Speed and memory of metanetworks: our engine beside the same model as PyG `MetaLayer` over an edge list.
+
+    python benchmarks/engine.py                        # ratios, minutes
+    python benchmarks/engine.py --stream 10,100,1000   # millions of parameters, weights mapped from a file
+    python benchmarks/engine.py --train 100            # a training step that streams
+    ... --markdown                                     # as Markdown, for docs/benchmarks.md
+
+Ratios: hidden 64, 4 layers, float32, two threads; both engines in one process, in turn, best of the repeats.
+Memory is the growth of anonymous memory at its peak, in a process for each engine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from networks import BATCHES, wide_mlp
+from safetensors.torch import load_file, save_file
+
+import graph_metanetworks as gmn
+
+ENGINES = ("edge_list", "blocks")
+
+
+# ------------------------------------------------------------------ measuring
+
+
+def anonymous() -> float:
+    """Memory of this process that is not mapped from a file, in MB."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("RssAnon"):
+            return int(line.split()[1]) / 1024
+    raise RuntimeError("RssAnon is not in /proc/self/status: this benchmark needs Linux")
+
+
+@contextmanager
+def peak_memory() -> Iterator[list[float]]:
+    """The growth of anonymous memory at its peak, in MB, as the only entry of a list."""
+    before, found, done = anonymous(), [0.0], threading.Event()
+
+    def watch() -> None:
+        while not done.wait(0.01):
+            found[0] = max(found[0], anonymous() - before)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield found
+    finally:
+        done.set()
+        watcher.join()
+
+
+def seconds(function: Callable[[], None]) -> float:
+    start = time.perf_counter()
+    function()
+    return time.perf_counter() - start
+
+
+def peak_flops() -> float:
+    """Floating-point operations per second of a large matrix product."""
+    a = torch.randn(2048, 2048)
+    return 2 * 2048**3 / min(seconds(lambda: torch.mm(a, a)) for _ in range(5))
+
+
+def forward_flops(batch: gmn.Batch, hidden: int, layers: int) -> float:
+    """Of the products on edges: three of `hidden` by `hidden` in each layer."""
+    return 2.0 * 3 * hidden**2 * layers * batch.num_edges
+
+
+def runs(net: gmn.GraphMetanetwork, batch: gmn.Batch, engine: str) -> dict[str, Callable[[], None]]:
+    def forward() -> None:
+        with torch.no_grad():
+            net(batch, engine)
+
+    def both() -> None:
+        net.zero_grad()
+        net(batch, engine).sum().backward()
+
+    def forward_bf16() -> None:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            forward()
+
+    return {"forward": forward, "forward, bf16": forward_bf16, "forward and backward": both}
+
+
+# ------------------------------------------------------------------ tables
+
+
+def ratios(repeats: int) -> Iterator[list[str]]:
+    torch.manual_seed(0)
+    peak = peak_flops()
+    for name, make in BATCHES.items():
+        batch, net = make(), gmn.GraphMetanetwork(hidden=64, layers=4)
+        found: dict[tuple[str, str], float] = {}
+        for _ in range(repeats):
+            for engine in ENGINES:
+                for what, run in runs(net, batch, engine).items():
+                    if engine == "blocks" or what != "forward, bf16":
+                        found[what, engine] = min(found.get((what, engine), float("inf")), seconds(run))
+        memory = {engine: in_process("--memory", name, engine) for engine in (*ENGINES, "stream")}
+        share = forward_flops(batch, 64, 4) / found["forward", "blocks"] / peak
+        yield [
+            f"{name}, {batch.num_edges / 1000:,.0f}k edges",
+            f"{found['forward', 'blocks']:.2f} s",
+            f"{found['forward', 'edge_list'] / found['forward', 'blocks']:.1f}x",
+            f"{found['forward and backward', 'blocks']:.2f} s",
+            f"{found['forward and backward', 'edge_list'] / found['forward and backward', 'blocks']:.1f}x",
+            f"{memory['blocks']:,.0f} MB",
+            f"1/{memory['edge_list'] / memory['blocks']:.1f}",
+            f"1/{memory['edge_list'] / memory['stream']:.0f}",
+            f"{share:.0%}",
+            f"{found['forward', 'blocks'] / found['forward, bf16', 'blocks']:.2f}x",
+        ]
+
+
+RATIOS = [
+    *("batch", "forward", "faster", "and backward", "faster", "memory", "of MetaLayer's", "stream's"),
+    *("share of peak", "bf16 faster"),
+]
+
+
+def memory_of(name: str, engine: str) -> float:
+    """A forward and backward pass."""
+    torch.manual_seed(0)
+    batch, net = BATCHES[name](), gmn.GraphMetanetwork(hidden=64, layers=4)
+    runs(net, BATCHES["32 SIRENs"](), "blocks")["forward and backward"]()  # first-call costs
+    with peak_memory() as found:
+        runs(net, batch, engine)["forward and backward"]()
+    return found[0]
+
+
+def stream(millions: int, train: bool) -> list[str]:
+    """A network of so many million parameters, its weights mapped from a file."""
+    torch.manual_seed(0)
+    net = gmn.GraphMetanetwork(hidden=16, layers=3, engine="stream")
+    with torch.device("meta"):
+        model, example = wide_mlp(millions)
+    graph = gmn.trace(model, example)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "weights.safetensors"
+        save_file({p.name: 0.02 * torch.randn(p.shape) for p in graph.parameters}, path)
+        weights = load_file(path)
+        batch = gmn.collate([(graph, weights)])
+        with peak_memory() as memory, torch.set_grad_enabled(train):
+            start = time.perf_counter()
+            result = net(batch, progress=True)
+            if train:
+                result.sum().backward()
+            taken = time.perf_counter() - start
+    count = graph.num_parameters
+    return [
+        f"{count / 1e6:,.0f}M" + (", training step" if train else ""),
+        f"{graph.num_nodes:,}",
+        f"{taken:.1f} s",
+        f"{taken / count * 1e9:.0f} ns",
+        f"{memory[0]:,.0f} MB",
+    ]
+
+
+STREAM = ["parameters", "nodes", "time", "time per parameter", "memory beside the file"]
+
+
+# ------------------------------------------------------------------ the command
+
+
+def in_process(*arguments: str):
+    """What this script prints as JSON when it runs with these arguments in a process of its own."""
+    command = [sys.executable, __file__, *arguments]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def show(header: list[str], rows: Iterator[list[str]], markdown: bool) -> None:
+    if markdown:
+        print("| " + " | ".join(header) + " |\n|" + " --- |" * len(header))
+        for cells in rows:
+            print("| " + " | ".join(cells) + " |", flush=True)
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(*header)
+    for cells in rows:
+        table.add_row(*cells)
+    Console().print(table)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--stream", metavar="MILLIONS", help="stream networks of these sizes")
+    parser.add_argument("--train", metavar="MILLIONS", help="the same with gradients")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--markdown", action="store_true", help="print Markdown tables")
+    parser.add_argument("--memory", nargs=2, metavar=("BATCH", "ENGINE"), help=argparse.SUPPRESS)
+    parser.add_argument("--one", nargs=2, metavar=("MILLIONS", "TRAIN"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    torch.set_num_threads(2)
+    if options.memory:
+        print(json.dumps(memory_of(*options.memory)))
+    elif options.one:
+        print(json.dumps(stream(int(options.one[0]), options.one[1] == "train")))
+    elif options.stream or options.train:
+        sizes = [(n, "infer") for n in (options.stream or "").split(",") if n]
+        sizes += [(n, "train") for n in (options.train or "").split(",") if n]
+        show(STREAM, (in_process("--one", n, mode) for n, mode in sizes), options.markdown)
+    else:
+        show(RATIOS, ratios(options.repeats), options.markdown)
+
+
+if __name__ == "__main__":
+    main()
