@@ -87,14 +87,14 @@ class MessagePassing(nn.Module):
 
     def messages(self, edges: Tensor, ends: Terms, weights: list[Tensor]) -> Found:
         """Messages to each edge's target and, if two-way, to its source, before the last linear layer."""
-        own, factor = F.linear(edges, weights[0]), inverse_rms(edges)
+        factor = inverse_rms(edges)
         pooled = edges * factor if self.global_update is not None else None
+        own = F.linear(edges, weights[0]).mul_(factor)
         if not self.two_way:
-            along = torch.addcmul(ends.source, own, factor).add_(ends.target).relu_()
-            return Found(to_target=along, pooled=pooled)
+            return Found(to_target=own.add_(ends.source).add_(ends.target).relu_(), pooled=pooled)
         (from_source, to_source), (to_target, from_target) = (end.chunk(2, -1) for end in ends)
-        along = torch.addcmul(from_source, own, factor).add_(to_target).relu_()
-        against = torch.addcmul(to_source, own, factor).add_(from_target).relu_()
+        along = (own + from_source).add_(to_target).relu_()
+        against = own.add_(to_source).add_(from_target).relu_()
         return Found(to_target=along, to_source=against, pooled=pooled)
 
     def edge_terms(self, nodes: Tensor, context: Tensor | None) -> Terms:
@@ -117,8 +117,9 @@ class MessagePassing(nn.Module):
     def updated(self, edges: Tensor, ends: Terms, weights: list[Tensor]) -> Tensor:
         """The edges' next states."""
         first, second, bias = weights
-        inner = torch.addcmul(ends.source, F.linear(edges, first), inverse_rms(edges))
-        return edges + F.linear(inner.add_(ends.target).relu_(), second, bias)
+        inner = F.linear(edges, first).mul_(inverse_rms(edges))
+        change = F.linear(inner.add_(ends.source).add_(ends.target).relu_(), second, bias)
+        return change.to(edges.dtype).add_(edges)  # in place: allocating is what takes time here
 
     # -------------------------------------------------------------- nodes and the global feature
 

@@ -51,7 +51,7 @@ class PooledEdges(Readout):
         return [self.norm.weight]
 
     def cell(self, edges: Tensor, weights: list[Tensor]) -> Tensor:
-        return edges * inverse_rms(edges) * weights[0]
+        return (edges * inverse_rms(edges)).mul_(weights[0])
 
     def finish(self, pooled: Tensor, batch: Batch) -> Tensor:
         """The result `[B, out]` from sums `[segments, width]`."""
