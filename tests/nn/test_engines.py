@@ -143,7 +143,7 @@ def cnn(sizes: list[int]) -> nn.Module:
 
 
 @given(st.lists(st.tuples(st.sampled_from([mlp, cnn]), widths, st.integers(1, 3)), min_size=1, max_size=4))
-@settings(max_examples=15)
+@settings(max_examples=8)
 def test_random_batches(chosen):
     torch.manual_seed(0)
     networks = []
