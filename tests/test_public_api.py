@@ -4,8 +4,10 @@ import graph_metanetworks as gmn
 
 NAMES = [
     "Automorphism",
+    "Batch",
     "Declaration",
     "EdgeBlock",
+    "GraphMetanetwork",
     "NodeGroup",
     "ParameterGraph",
     "StateDictMismatch",
@@ -14,17 +16,44 @@ NAMES = [
     "Tracer",
     "UnsupportedOperation",
     "UnusedParameters",
+    "collate",
     "declare",
+    "nn",
     "remove_rule",
     "rule",
     "testing",
     "trace",
 ]
 
+METANETWORKS = [
+    "AttentionPooling",
+    "EachEdge",
+    "EachNode",
+    "EdgeEncoder",
+    "Edit",
+    "GraphMetanetwork",
+    "Grit",
+    "GritBlock",
+    "Links",
+    "MeanByKind",
+    "MeanEdges",
+    "MeanNodes",
+    "MessagePassing",
+    "NodeEncoder",
+    "PooledEdges",
+    "PygBlock",
+    "RandomWalkEncoder",
+    "Readout",
+    "State",
+    "UnknownKind",
+    "Vocabulary",
+]
+
 ORACLES = [
     "assert_all",
     "assert_automorphism",
     "assert_covers",
+    "assert_equivariant",
     "assert_function_kept",
     "assert_operations_equivariant",
     "assert_round_trip",
@@ -33,6 +62,7 @@ ORACLES = [
 GRAPH = [
     "activations",
     "blocks",
+    "checked",
     "edge_activation",
     "edge_depth",
     "edge_index",
@@ -68,6 +98,11 @@ def test_the_exported_names() -> None:
     assert all(hasattr(gmn, name) for name in NAMES)
 
 
+def test_the_names_of_metanetworks() -> None:
+    assert sorted(gmn.nn.__all__) == METANETWORKS
+    assert all(getattr(gmn.nn, name).__doc__ for name in METANETWORKS)
+
+
 def test_the_oracles() -> None:
     public = [name for name in vars(gmn.testing) if name.startswith("assert_")]
     assert sorted(public) == ORACLES
@@ -79,7 +114,8 @@ def test_the_fields_of_a_graph() -> None:
 
 
 def test_errors_are_trace_errors_and_value_errors() -> None:
-    for error in (gmn.UnsupportedOperation, gmn.UnusedParameters, gmn.StateDictMismatch):
+    errors = (gmn.UnsupportedOperation, gmn.UnusedParameters, gmn.StateDictMismatch, gmn.nn.UnknownKind)
+    for error in errors:
         assert issubclass(error, gmn.TraceError)
     assert issubclass(gmn.TraceError, ValueError)
 

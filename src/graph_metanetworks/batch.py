@@ -157,7 +157,9 @@ def _entries(
     graph: ParameterGraph, weights: StateDict | Sequence[StateDict], name: str, allow_nonfinite: bool
 ) -> dict[str, Tensor]:
     """The parameters of one network, `[elements, channels]` by name."""
-    state_dicts = [weights] if isinstance(weights, Mapping) else list(weights)
+    state_dicts = list(weights) if isinstance(weights, Sequence) else [weights]
+    if not state_dicts:
+        raise StateDictMismatch(f"{name}: an empty list of state dicts; pass (graph, model.state_dict()).")
     try:
         checked = [graph.checked(state_dict) for state_dict in state_dicts]
     except StateDictMismatch as error:

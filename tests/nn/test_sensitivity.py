@@ -36,11 +36,12 @@ def swapped(model: nn.Module, first: str, second: str) -> dict[str, Tensor]:
     }
 
 
-def test_the_number_of_heads(net):
+def test_the_number_of_heads(net, request):
+    if net.blocks[0].aggregation in ("mean", "max"):
+        reason = "neither tells how many neighbours there are: 1e-10 for a mean, 5e-7 for max"
+        request.applymarker(pytest.mark.xfail(reason=reason))
     one, four = Attention(heads=1), Attention(heads=4)
-    change = difference(net, (graph_of(one), one.state_dict()), (graph_of(four), four.state_dict()))
-    # a mean forgets how many heads there are: only what each head sees tells the two apart
-    assert change > {"mean": 1e-13, "max": 1e-9}.get(net.blocks[0].aggregation, 1e-5)
+    assert difference(net, (graph_of(one), one.state_dict()), (graph_of(four), four.state_dict())) > 1e-5
 
 
 def test_queries_and_keys_swapped(net):

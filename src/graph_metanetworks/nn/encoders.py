@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from graph_metanetworks.batch import Batch
 from graph_metanetworks.graph import MAX_POSITIONS, ParameterGraph
 from graph_metanetworks.nn.engine.panel import Panel
+from graph_metanetworks.nn.state import graph_degrees
 from graph_metanetworks.nn.vocabulary import Vocabulary
 
 WAVES = 8  # sine and cosine pairs for depths and indices
@@ -25,7 +26,11 @@ def waves(numbers: Tensor, longest: float = 10_000.0) -> Tensor:
 
 
 class NodeEncoder(nn.Module):
-    """First node states from kind, depth, activation function, and index where a node has one."""
+    """First node states from kind, depth, activation function, degree, and index where a node has one.
+
+    Degrees are given because a mean over neighbours does not show how many there are: without them a network of
+    one attention head looks like one of four.
+    """
 
     def __init__(self, hidden: int, vocabulary: Vocabulary) -> None:
         super().__init__()
@@ -34,6 +39,7 @@ class NodeEncoder(nn.Module):
         self.activation = nn.Embedding(len(vocabulary.activations), hidden)
         self.depth = nn.Linear(2 * WAVES, hidden, bias=False)
         self.index = nn.Linear(2 * WAVES, hidden, bias=False)
+        self.degree = nn.Linear(2, hidden, bias=False)
 
     def forward(self, batch: Batch) -> Tensor:  # [N, hidden]
         parts: dict[int, Tensor] = {}
@@ -50,6 +56,7 @@ class NodeEncoder(nn.Module):
         states = self.kind(kinds[graph.node_kind.to(device)])
         states = states + self.activation(functions[graph.node_activation.to(device)])
         states = states + self.depth(waves(graph.node_depth.to(device)).to(dtype))
+        states = states + self.degree(graph_degrees(graph).to(device).log1p().to(dtype))
         for index in (graph.node_index, graph.node_head):
             if index is not None:
                 index = index.to(device)

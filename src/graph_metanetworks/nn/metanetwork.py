@@ -112,7 +112,7 @@ class GraphMetanetwork(nn.Module):
         self.config: dict[str, Any] = pretrained.config_of(locals())
         vocabulary = vocabulary or Vocabulary()
         self.hidden, self.out, self.level = hidden, out, level
-        self.engine: Engine = engine
+        self.engine: Engine = _known(engine)
         self.readout = _readout(readout, level, hidden, out, vocabulary, tensors)
         self.node_encoder = node_encoder or NodeEncoder(hidden, vocabulary)
         self.edge_encoder = edge_encoder or EdgeEncoder(
@@ -139,9 +139,7 @@ class GraphMetanetwork(nn.Module):
 
     def forward(self, batch: Batch, engine: Engine | None = None, **options: Any) -> Tensor:
         """Run on a batch. Options of the engine "stream": `workers` (threads) and `progress` (a bar)."""
-        engine = self.engine if engine is None else engine
-        if engine not in ENGINES:
-            raise ValueError(f"engine={engine!r} is none of {', '.join(ENGINES)}")
+        engine = self.engine if engine is None else _known(engine)
         self._check(batch, engine)
         if engine == "stream":
             return run_panels(self, batch, streaming(**options))
@@ -206,6 +204,12 @@ class GraphMetanetwork(nn.Module):
     def num_parameters(self) -> int:
         """Numbers that training changes."""
         return sum(p.numel() for p in self.parameters() if p.requires_grad)
+
+
+def _known(engine: Engine) -> Engine:
+    if engine not in ENGINES:
+        raise ValueError(f"engine={engine!r} is none of {', '.join(ENGINES)}")
+    return engine
 
 
 def _readout(

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
@@ -37,7 +38,12 @@ def save(network: GraphMetanetwork, folder: str | Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     config = network.config | {"scales": list(network.edge_encoder.tensors)}
     (folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n")
-    save_file({name: value.contiguous() for name, value in network.state_dict().items()}, folder / WEIGHTS)
+    # copies: safetensors refuses tensors that share memory, as those of a block used twice do
+    weights = {
+        name: value.clone(memory_format=torch.contiguous_format)
+        for name, value in network.state_dict().items()
+    }
+    save_file(weights, folder / WEIGHTS)
     return folder
 
 
@@ -60,5 +66,6 @@ def load(kind: type[Metanetwork], folder: str | Path, **custom: Any) -> Metanetw
         config["blocks"] = Grit(**config["blocks"])
     network = kind(**(config | custom))
     network.edge_encoder.make_tables(scales)
-    network.load_state_dict(load_file(folder / WEIGHTS))
+    weights = load_file(folder / WEIGHTS)
+    network.to(next(iter(weights.values())).dtype).load_state_dict(weights)
     return network

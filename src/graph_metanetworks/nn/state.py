@@ -69,10 +69,11 @@ _DEGREES: WeakKeyDictionary[ParameterGraph, Tensor] = WeakKeyDictionary()
 
 def degrees(batch: Batch) -> Tensor:
     """The number of edges into and out of each node. [N, 2]"""
-    return torch.cat([_degrees(graph) for graph in batch.graphs]).to(batch.device)
+    return torch.cat([graph_degrees(graph) for graph in batch.graphs]).to(batch.device)
 
 
-def _degrees(graph: ParameterGraph) -> Tensor:
+def graph_degrees(graph: ParameterGraph) -> Tensor:
+    """The same for one graph; counted once."""
     if graph not in _DEGREES:
         counts = torch.zeros(graph.num_nodes, 2, dtype=torch.int64)
         for block in graph.blocks:

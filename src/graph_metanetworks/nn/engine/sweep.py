@@ -94,7 +94,8 @@ class _Sums:
         for index, terms in zip(indices[:2], (found.to_target, found.to_source), strict=True):
             if terms is not None:
                 if self.nodes is None:
-                    self.nodes = terms.new_zeros(self.sweep.num_nodes, terms.shape[-1])
+                    self.nodes = _zeros(self.sweep.num_nodes, terms)
+                terms = terms.to(self.nodes.dtype)
                 if self.sweep.maximum:  # messages are not negative, so zero is where maxima start
                     rows = index.reshape(-1, 1).expand_as(terms)
                     self.nodes = self.nodes.scatter_reduce(0, rows, terms, "amax")
@@ -102,8 +103,15 @@ class _Sums:
                     self.nodes.index_add_(0, index.reshape(-1), terms)
         if found.pooled is not None:
             if self.pooled is None:
-                self.pooled = found.pooled.new_zeros(self.sweep.num_segments, found.pooled.shape[-1])
-            self.pooled.index_add_(0, indices[2].reshape(-1), found.pooled)
+                self.pooled = _zeros(self.sweep.num_segments, found.pooled)
+            self.pooled.index_add_(0, indices[2].reshape(-1), found.pooled.to(self.pooled.dtype))
+
+
+def _zeros(rows: int, terms: Tensor) -> Tensor:
+    """Where sums start. Under autocast they are in float32, as all its sums are."""
+    autocast = torch.is_autocast_enabled(terms.device.type)
+    dtype = torch.promote_types(terms.dtype, torch.float32) if autocast else terms.dtype
+    return terms.new_zeros(rows, terms.shape[-1], dtype=dtype)
 
 
 def _reduced(sweep: Sweep, found: Found, indices: tuple[Tensor, Tensor, Tensor]) -> Found:

@@ -1,0 +1,163 @@
+"""Metanetworks in the modes of PyTorch: compiled, in bfloat16, functional, distributed, pickled."""
+
+import copy
+import pickle
+from dataclasses import replace
+from functools import partial
+
+import pytest
+import torch
+import torch.multiprocessing as mp
+from torch import nn
+from torch.func import functional_call, grad, jacrev, vmap
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader
+
+import graph_metanetworks as gmn
+from graph_metanetworks.nn import metanetwork
+from permuted import many, weights
+from traced import traced
+
+ENGINES = ["blocks", "stream", "edge_list"]
+NAMES = ["mlp-relu", "lstm", "mlp-relu"]
+
+
+def batch() -> gmn.Batch:
+    return many(NAMES).to(torch.float32)
+
+
+# ------------------------------------------------------------------ compiled
+
+
+slow = pytest.mark.slow
+COMPILED = [
+    pytest.param("blocks", "aot_eager"),
+    pytest.param("stream", "aot_eager", marks=slow),
+    pytest.param("edge_list", "eager", marks=slow),
+]
+
+
+@pytest.mark.parametrize(("engine", "backend"), COMPILED)
+@pytest.mark.filterwarnings("ignore")  # of the compiler, about graph breaks
+def test_compiled(engine, backend):
+    torch.compiler.reset()
+    net = gmn.GraphMetanetwork(16, 2, engine=engine)
+    expected = net(batch())
+    expected.sum().backward()
+    grads = [p.grad for p in net.parameters()]
+    net.zero_grad()
+    found = torch.compile(net, backend=backend)(batch())
+    found.sum().backward()
+    torch.testing.assert_close(found, expected)
+    for p, grad_before in zip(net.parameters(), grads, strict=True):
+        torch.testing.assert_close(p.grad, grad_before, rtol=1e-4, atol=1e-5)
+
+
+# ------------------------------------------------------------------ bfloat16
+
+
+@pytest.mark.parametrize("pieces", [False, True])
+@pytest.mark.parametrize("aggregation", ["mean", "max"])
+@pytest.mark.parametrize(("level", "readout"), [("graph", "edges"), ("graph", "attention"), ("edge", "edit")])
+@pytest.mark.parametrize("engine", ENGINES)
+def test_autocast(engine, level, readout, aggregation, pieces, monkeypatch):
+    if pieces:
+        small = replace(metanetwork.BLOCKS, list_below=1, at_once_below=0, piece=800)
+        monkeypatch.setattr(metanetwork, "BLOCKS", small)
+    options = {"level": level, "readout": readout, "aggregation": aggregation, "global_feature": True}
+    net = gmn.GraphMetanetwork(16, 2, engine=engine, **options)
+    expected = net(batch()).detach()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = net(batch())
+    found.float().square().sum().backward()
+    assert (found.float() - expected).abs().max() < 0.1 * expected.abs().max().clamp(min=0.1)
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in net.parameters())
+
+
+# ------------------------------------------------------------------ functional
+
+
+def functional() -> tuple:
+    model = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1)).double()
+    graph = gmn.trace(model, torch.zeros(1, 2).double())
+    net = gmn.GraphMetanetwork(8, 2).double()
+
+    def result(own, state):
+        return functional_call(net, own, (gmn.collate([(graph, state)], allow_nonfinite=True),))[0, 0]
+
+    own = {name: p.detach() for name, p in net.named_parameters()}
+    state = {name: value.detach() for name, value in model.state_dict().items()}
+    return net, graph, result, own, state
+
+
+def test_functional_gradients():
+    net, graph, result, own, state = functional()
+    net(gmn.collate([(graph, state)])).sum().backward()
+    found = grad(result)(own, state)
+    for name, p in net.named_parameters():
+        torch.testing.assert_close(found[name], p.grad)
+    leaves = {name: value.clone().requires_grad_() for name, value in state.items()}
+    net(gmn.collate([(graph, leaves)])).sum().backward()
+    for name, value in jacrev(result, argnums=1)(own, state).items():
+        torch.testing.assert_close(value, leaves[name].grad)
+
+
+def test_vmap_over_weights():
+    _, _, result, own, state = functional()
+    many = {name: torch.stack([value, -value, 2 * value]) for name, value in state.items()}
+    found = vmap(partial(result, own))(many)
+    singly = [result(own, {name: value[i] for name, value in many.items()}) for i in range(3)]
+    torch.testing.assert_close(found, torch.stack(singly))
+
+
+# ------------------------------------------------------------------ distributed
+
+
+def step(rank: int, folder: str, size: int) -> None:
+    """One of `size` processes: gradients for its share of four networks."""
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    net: nn.Module = gmn.GraphMetanetwork(8, 2, vocabulary=gmn.nn.Vocabulary())
+    models = [nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1)) for _ in range(4)]
+    graph = gmn.trace(models[0], torch.zeros(1, 2))
+    own = gmn.collate([(graph, model.state_dict()) for model in models[rank::size]])
+    if size > 1:
+        torch.distributed.init_process_group(
+            "gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=size
+        )
+        net = DistributedDataParallel(net)
+    net(own).square().mean().backward()
+    torch.save([p.grad for p in net.parameters()], f"{folder}/{size}-{rank}.pt")
+    if size > 1:
+        torch.distributed.destroy_process_group()
+
+
+def test_distributed_gradients(tmp_path):
+    step(0, str(tmp_path), 1)
+    mp.spawn(step, (str(tmp_path), 2), nprocs=2)
+    alone, *both = (torch.load(tmp_path / name) for name in ("1-0.pt", "2-0.pt", "2-1.pt"))
+    for grads in both:
+        for ours, theirs in zip(grads, alone, strict=True):
+            torch.testing.assert_close(ours, theirs)
+
+
+# ------------------------------------------------------------------ copied
+
+
+@pytest.mark.parametrize(
+    "copied", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))], ids=["copy", "pickle"]
+)
+@torch.no_grad()
+def test_copies(copied):
+    net = gmn.GraphMetanetwork(16, 2, level="edge", readout="edit")
+    expected = net(batch())
+    assert torch.equal(copied(net)(copied(batch())), expected)
+
+
+def test_a_loader_with_workers():
+    graph = traced("mlp-relu").graph
+    data = [(graph, {k: i * v for k, v in weights("mlp-relu").items()}) for i in range(1, 7)]
+    net = gmn.GraphMetanetwork(16, 2)
+    with torch.no_grad():
+        found = [net(own) for own in DataLoader(data, 3, collate_fn=gmn.collate, num_workers=2)]
+        torch.testing.assert_close(torch.cat(found), net(gmn.collate(data)))
