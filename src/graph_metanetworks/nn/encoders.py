@@ -28,8 +28,8 @@ def waves(numbers: Tensor, longest: float = 10_000.0) -> Tensor:
 class NodeEncoder(nn.Module):
     """First node states from kind, depth, activation function, degree, and index where a node has one.
 
-    Degrees are given because a mean over neighbours does not show how many there are: without them a network of
-    one attention head looks like one of four.
+    Degrees are given because a mean over neighbours does not show how many there are: without them a network
+    of one attention head looks like one of four.
     """
 
     def __init__(self, hidden: int, vocabulary: Vocabulary) -> None:
