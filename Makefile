@@ -21,6 +21,7 @@ lint: $(STAMPS)/test $(STAMPS)/dev
 
 bench: $(STAMPS)/test
 	$(BIN)/python benchmarks/trace.py
+	$(BIN)/python benchmarks/engine.py
 
 docs: $(STAMPS)/docs
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html

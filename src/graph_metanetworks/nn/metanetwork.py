@@ -47,7 +47,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "level": "edge",
         "readout": "edit",
     },  # 5.2: 8.9 million
-    # 2,964,853 parameters; published with 3,652,865, of which we do not know how they are spent
+    # 2,965,365 parameters; published with 3,652,865, of which we do not know how they are spent
     "grit": {"hidden": 256, "layers": 4, "blocks": Grit(heads=16), "readout": "nodes"},
 }
 
