@@ -165,7 +165,10 @@ class EdgeEncoder(nn.Module):
         features = [scaled, scaled / (0.1 + scaled.abs())]
         for octave in range(self.fourier):
             features += [(2**octave * pi * scaled).sin(), (2**octave * pi * scaled).cos()]
-        return F.linear(torch.cat(features, dim=-1), weights[0]).add_(base)
+        rows = torch.cat(features, dim=-1).flatten(
+            0, -2
+        )  # flat, or torch may choose a batched product: slower
+        return F.linear(rows, weights[0]).view(*scaled.shape[:-1], -1).add_(base)
 
 
 def _position_waves(position: Tensor) -> Tensor:

@@ -54,10 +54,6 @@ class Panel:
                 (found[kind],) = vocabulary.rows("edge_kinds", [kind], batch.names[network])
         return [found[batch.graphs[network].blocks[number].kind] for network, number in self.uses]
 
-    def pieces(self, limit: int) -> Iterator[Where]:
-        """Regions of at most `limit` edges that make up the panel."""
-        return _regions(self.shape, limit)
-
     def by_use(self, edges: Tensor) -> list[tuple[Use, Tensor]]:
         """Results on the edges, `[*shape, k]`, as one list of edges `[n, k]` for each use."""
         if self.use.shape == self.shape and len(self.shape) == 1:
@@ -66,8 +62,21 @@ class Panel:
         return list(zip(self.uses, edges.flatten(1, -2), strict=True))
 
 
-def _regions(shape: tuple[int, ...], limit: int) -> Iterator[Where]:
-    """Tiles about as long in one dimension as in another: they have few nodes at their ends."""
+def rows(shape: tuple[int, ...], limit: int) -> Iterator[Where]:
+    """Regions of at most `limit` edges that lie one after the other in memory."""
+    inner = prod(shape[1:])
+    if inner <= limit or len(shape) == 1:
+        step = max(1, limit // max(1, inner))
+        for start in range(0, shape[0], step):
+            yield (slice(start, start + step),)
+        return
+    for start in range(shape[0]):
+        for rest in rows(shape[1:], limit):
+            yield (slice(start, start + 1), *rest)
+
+
+def tiles(shape: tuple[int, ...], limit: int) -> Iterator[Where]:
+    """Regions of at most `limit` edges, about as long in one dimension as in another: they have few ends."""
     tile = list(shape)
     while prod(tile) > limit:
         longest = max(range(len(tile)), key=tile.__getitem__)

@@ -7,7 +7,7 @@ each sweep starts from the weights and runs through all earlier updates again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ from torch._functorch.pyfunctorch import retrieve_all_functorch_interpreters
 
 from graph_metanetworks.batch import Batch
 from graph_metanetworks.nn.encoders import EdgeEncoder
-from graph_metanetworks.nn.engine.panel import Panel, arrange
+from graph_metanetworks.nn.engine.panel import Panel, Where, arrange, rows
 from graph_metanetworks.nn.engine.sweep import Found, Sweep, Swept, Terms, run
 from graph_metanetworks.nn.message_passing import MessagePassing
 from graph_metanetworks.nn.readouts import EachEdge, PooledEdges
@@ -36,10 +36,18 @@ class Plan:
     list_below: int  # edges: blocks that together have fewer are run as one list
     at_once_below: int  # numbers: if edge states have fewer, autograd keeps what it wants of whole panels
     piece: int  # numbers in the edge states of a piece
+    regions: Callable[[tuple[int, ...], int], Iterator[Where]]  # how panels are cut into pieces
     workers: Callable = map
 
 
-BLOCKS = Plan(keeps_edges=True, stacks_blocks=True, list_below=1_000, at_once_below=1 << 22, piece=1 << 18)
+BLOCKS = Plan(
+    keeps_edges=True,
+    stacks_blocks=True,
+    list_below=1_000,
+    at_once_below=1 << 22,
+    piece=1 << 18,
+    regions=rows,
+)
 
 
 def run_panels(network: GraphMetanetwork, batch: Batch, plan: Plan) -> Tensor:
@@ -177,6 +185,7 @@ class _Edges:
             num_nodes=self.batch.num_nodes,
             num_segments=num_segments or len(self.batch),
             piece=max(1, plan.piece // self.hidden),
+            regions=plan.regions,
             maximum=maximum,
             workers=plan.workers,
         )

@@ -12,6 +12,7 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from graph_metanetworks.nn.engine.panel import tiles
 from graph_metanetworks.nn.engine.run import Plan
 
 
@@ -56,6 +57,7 @@ STREAM = Plan(
     list_below=1_000,
     at_once_below=0,
     piece=1 << 19,
+    regions=tiles,
     workers=Workers(1),
 )
 

@@ -48,6 +48,7 @@ class Sweep:
     num_nodes: int
     num_segments: int
     piece: int  # edges
+    regions: Callable[[tuple[int, ...], int], Iterator[Where]]  # how panels are cut
     maximum: bool = False  # messages are reduced by their maximum instead of their sum
     workers: Callable[[Callable, Iterator], Iterator] = map
 
@@ -147,7 +148,7 @@ def _at_once(
 
 def _pieces(sweep: Sweep) -> Iterator[tuple[int, Where]]:
     for number, panel in enumerate(sweep.panels):
-        for where in panel.pieces(sweep.piece):
+        for where in sweep.regions(panel.shape, sweep.piece):
             yield number, where
 
 
