@@ -12,7 +12,7 @@ from torch_geometric.utils import scatter
 
 from graph_metanetworks.nn.engine.sweep import Found, Terms
 from graph_metanetworks.nn.mlp import Mlp
-from graph_metanetworks.nn.norm import inverse_rms, rms_norm
+from graph_metanetworks.nn.norm import RmsNorm, inverse_rms
 from graph_metanetworks.nn.state import Links, State, degrees
 
 Aggregation = Literal["mean", "sum", "max", "fan"]
@@ -56,7 +56,7 @@ class MessagePassing(nn.Module):
         self.hidden, self.aggregation, self.two_way = hidden, aggregation, two_way
         extra = hidden if global_feature else 0
         self.node_norm = nn.LayerNorm(hidden)
-        self.edge_norm = rms_norm(hidden)
+        self.edge_norm = RmsNorm(hidden)
         directions = 2 if two_way else 0
         # no bias after the aggregation, so that applying it before or after the mean is the same
         self.message = Mlp(3 * hidden + directions + extra, inner, hidden, bias=False)

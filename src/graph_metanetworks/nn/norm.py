@@ -8,12 +8,22 @@ from torch import Tensor, nn
 EPS = 1e-6
 
 
-def rms_norm(hidden: int) -> nn.RMSNorm:
-    """The norm as a module. Per edge it is several times as fast as a LayerNorm on the CPU."""
-    return nn.RMSNorm(hidden, eps=EPS)
+class RmsNorm(nn.Module):
+    """States divided by their root mean square, times a learned scale.
+
+    On the CPU it is several times as fast as a LayerNorm for so few numbers. Unlike `nn.RMSNorm` it takes
+    states in half precision with a scale in float32, as autocast makes them.
+    """
+
+    def __init__(self, hidden: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(hidden))
+
+    def forward(self, edges: Tensor) -> Tensor:
+        return edges * inverse_rms(edges) * self.weight
 
 
 def inverse_rms(edges: Tensor) -> Tensor:
-    """What `rms_norm` divides by, inverted, before its scale. [..., hidden] -> [..., 1]"""
+    """What states are multiplied by, before the scale. [..., hidden] -> [..., 1]"""
     norm = torch.linalg.vector_norm(edges, dim=-1, keepdim=True)
     return (norm.square() / edges.shape[-1] + EPS).rsqrt()

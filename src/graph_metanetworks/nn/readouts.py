@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from graph_metanetworks.batch import Batch
 from graph_metanetworks.nn.engine.panel import Panel
 from graph_metanetworks.nn.mlp import Mlp
-from graph_metanetworks.nn.norm import inverse_rms, rms_norm
+from graph_metanetworks.nn.norm import RmsNorm, inverse_rms
 from graph_metanetworks.nn.state import Links, State
 from graph_metanetworks.nn.vocabulary import Vocabulary
 
@@ -36,7 +36,7 @@ class PooledEdges(Readout):
 
     def __init__(self, hidden: int, out: int) -> None:
         super().__init__()
-        self.norm = rms_norm(hidden)
+        self.norm = RmsNorm(hidden)
         self.head = Mlp(hidden, hidden, out)
 
     def num_segments(self, networks: int) -> int:
@@ -163,7 +163,7 @@ class EachEdge(Readout):
 
     def __init__(self, hidden: int, out: int) -> None:
         super().__init__()
-        self.norm = rms_norm(hidden)
+        self.norm = RmsNorm(hidden)
         self.head = nn.Linear(hidden, out)
 
     def weights(self) -> list[Tensor]:
