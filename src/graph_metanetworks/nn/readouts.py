@@ -126,22 +126,6 @@ class AttentionPooling(PooledEdges):
         return self.head((sums.unflatten(-1, (heads, -1)) / weight[..., None]).flatten(1))
 
 
-class MeanNodes(Readout):
-    """The mean over a network's nodes, then an MLP."""
-
-    reads_edges = False
-
-    def __init__(self, hidden: int, out: int) -> None:
-        super().__init__()
-        self.norm = nn.LayerNorm(hidden)
-        self.head = Mlp(hidden, hidden, out)
-
-    def forward(self, state: State, links: Links) -> Tensor:
-        sizes = [graph.num_nodes for graph in links.batch.graphs]
-        means = [part.mean(0) for part in self.norm(state.nodes).split(sizes)]
-        return self.head(torch.stack(means))
-
-
 class EachNode(Readout):
     """A result for each node. [N, out]"""
 
@@ -154,6 +138,15 @@ class EachNode(Readout):
 
     def forward(self, state: State, links: Links) -> Tensor:
         return self.head(self.norm(state.nodes))
+
+
+class MeanNodes(EachNode):
+    """The mean over a network's nodes, then an MLP. [B, out]"""
+
+    def forward(self, state: State, links: Links) -> Tensor:
+        sizes = [graph.num_nodes for graph in links.batch.graphs]
+        means = [part.mean(0) for part in self.norm(state.nodes).split(sizes)]
+        return self.head(torch.stack(means))
 
 
 class EachEdge(Readout):
