@@ -1,0 +1,1 @@
+"""Zoos: data sets of trained networks."""

@@ -1,0 +1,70 @@
+"""A recipe: how the networks of a zoo are drawn, built and trained."""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Generic, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+Config = TypeVar("Config")  # a frozen dataclass of plain values: one column of the table each
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """A trained network: its weights, and what is known of it (one column of the table each)."""
+
+    state_dict: dict[str, Tensor]
+    metrics: dict[str, float | int | bool | str]
+    checkpoints: dict[int, dict[str, Tensor]] = field(default_factory=dict)  # by step, where asked for
+
+
+class Recipe(ABC, Generic[Config]):
+    """How to draw, build and train the networks of one zoo; made with its data and options.
+
+    Network `k` of a zoo depends on the zoo's seed, on `k` and on `settings()`, on nothing else: not on which
+    networks are trained beside it.
+    """
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def settings(self) -> dict[str, Any]:
+        """What decides the result, as JSON: options, the data's name and checksum. `from_settings` reads it."""
+
+    @classmethod
+    @abstractmethod
+    def from_settings(cls, settings: dict[str, Any]) -> Recipe[Config]:
+        """The recipe again, without its data: enough to build and render networks."""
+
+    @abstractmethod
+    def draw(self, generator: torch.Generator) -> Config:
+        """The hyper-parameters of a network."""
+
+    @abstractmethod
+    def build(self, config: Config) -> nn.Module:
+        """An untrained network."""
+
+    @abstractmethod
+    def shape(self, config: Config) -> Hashable:
+        """Networks of equal shape are trained together."""
+
+    @abstractmethod
+    def train(
+        self, configs: Sequence[Config], seeds: Sequence[int], progress: Callable[[float], None]
+    ) -> list[Trained]:
+        """Train networks of one shape. `progress` is told, now and then, which share of the work is done."""
+
+
+def network_seed(zoo_seed: int, index: int) -> int:
+    """The seed of everything random about network `index`.
+
+    >>> network_seed(0, 3) == network_seed(0, 3) != network_seed(0, 4)
+    True
+    """
+    digest = hashlib.blake2b(f"{zoo_seed}/{index}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") >> 1
