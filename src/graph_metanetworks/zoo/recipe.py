@@ -34,7 +34,7 @@ class Recipe(ABC, Generic[Config]):
 
     @abstractmethod
     def settings(self) -> dict[str, Any]:
-        """What decides the result, as JSON: options, the data's name and checksum. `from_settings` reads it."""
+        """What decides the result, as JSON: options, the data and its checksum; `from_settings` reads it."""
 
     @classmethod
     @abstractmethod
