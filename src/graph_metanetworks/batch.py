@@ -133,6 +133,8 @@ def collate(
     if not networks:
         raise StateDictMismatch("an empty batch: collate needs at least one (graph, state_dict) pair.")
     names = tuple(names or (f"network {i} ({graph.name})" for i, (graph, _) in enumerate(networks)))
+    if len(names) != len(networks):
+        raise ValueError(f"{len(names)} names for {len(networks)} networks: give one for each.")
     entries = [
         _entries(graph, weights, name, allow_nonfinite)
         for (graph, weights), name in zip(networks, names, strict=True)

@@ -92,3 +92,8 @@ def test_the_stream_runs_its_own_blocks_only():
     assert net(batch).shape == (1, 1)
     with pytest.raises(ValueError, match=r"stream.*MessagePassing"):
         net(batch, "stream")
+
+
+def test_one_name_for_each_network():
+    with pytest.raises(ValueError, match="1 names for 2 networks"):
+        gmn.collate([good, good], names=["only"])

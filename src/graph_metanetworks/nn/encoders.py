@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from math import pi
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from graph_metanetworks.batch import Batch
@@ -156,7 +155,7 @@ class EdgeEncoder(nn.Module):
         return [panel.values, base, factor[panel.use], offset[panel.use]]
 
     def weights(self) -> list[Tensor]:
-        return [self.value.weight]
+        return [self.value.weight.t().contiguous()]
 
     def states(self, terms: list[Tensor], weights: list[Tensor]) -> Tensor:
         """First edge states, `[*piece, hidden]`."""
@@ -165,10 +164,12 @@ class EdgeEncoder(nn.Module):
         features = [scaled, scaled / (0.1 + scaled.abs())]
         for octave in range(self.fourier):
             features += [(2**octave * pi * scaled).sin(), (2**octave * pi * scaled).cos()]
-        rows = torch.cat(features, dim=-1).flatten(
-            0, -2
-        )  # flat, or torch may choose a batched product: slower
-        return F.linear(rows, weights[0]).view(*scaled.shape[:-1], -1).add_(base)
+        columns = [column for feature in features for column in feature.split(1, dim=-1)]
+        first, *rest = zip(columns, weights[0].unbind(), strict=True)
+        states = torch.addcmul(base, *first)
+        for column, weight in rest:  # so few columns: faster than a product
+            states.addcmul_(column, weight)
+        return states
 
 
 def _position_waves(position: Tensor) -> Tensor:

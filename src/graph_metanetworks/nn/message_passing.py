@@ -11,7 +11,7 @@ from torch_geometric.nn import MetaLayer
 from torch_geometric.utils import scatter
 
 from graph_metanetworks.nn.engine.sweep import Found, Terms
-from graph_metanetworks.nn.mlp import Mlp
+from graph_metanetworks.nn.mlp import Mlp, product
 from graph_metanetworks.nn.norm import RmsNorm, inverse_rms
 from graph_metanetworks.nn.state import Links, State, degrees
 
@@ -58,12 +58,13 @@ class MessagePassing(nn.Module):
         self.node_norm = nn.LayerNorm(hidden)
         self.edge_norm = RmsNorm(hidden)
         directions = 2 if two_way else 0
-        # no bias after the aggregation, so that applying it before or after the mean is the same
+        # no bias after the aggregation, so that applying it before or after the mean is the same; none at the
+        # end of an update of edges, where it would cost as much as all other sums
         self.message = Mlp(3 * hidden + directions + extra, inner, hidden, bias=False)
         self.node_update = Mlp(2 * hidden + extra, inner, hidden)
         self.global_update = Mlp(3 * hidden, inner, hidden) if global_feature and updates_edges else None
         self.edge_node_norm = nn.LayerNorm(hidden) if updates_edges else None
-        self.edge_update = Mlp(3 * hidden + extra, inner, hidden) if updates_edges else None
+        self.edge_update = Mlp(3 * hidden + extra, inner, hidden, bias=False) if updates_edges else None
 
     # -------------------------------------------------------------- the terms of edges, for the engine
 
@@ -89,7 +90,7 @@ class MessagePassing(nn.Module):
         """Messages to each edge's target and, if two-way, to its source, before the last linear layer."""
         factor = inverse_rms(edges)
         pooled = edges * factor if self.global_update is not None else None
-        own = F.linear(edges, weights[0]).mul_(factor)
+        own = product(edges, weights[0]).mul_(factor)
         if not self.two_way:
             return Found(to_target=own.add_(ends.source).add_(ends.target).relu_(), pooled=pooled)
         (from_source, to_source), (to_target, from_target) = (end.chunk(2, -1) for end in ends)
@@ -112,13 +113,13 @@ class MessagePassing(nn.Module):
         assert self.edge_update is not None
         first, second = self.edge_update.first, self.edge_update.second
         own = first.weight[:, 2 * self.hidden : 3 * self.hidden]
-        return [own * self.edge_norm.weight, second.weight, second.bias]
+        return [own * self.edge_norm.weight, second.weight]
 
     def updated(self, edges: Tensor, ends: Terms, weights: list[Tensor]) -> Tensor:
         """The edges' next states."""
-        first, second, bias = weights
-        inner = F.linear(edges, first).mul_(inverse_rms(edges))
-        change = F.linear(inner.add_(ends.source).add_(ends.target).relu_(), second, bias)
+        first, second = weights
+        inner = product(edges, first).mul_(inverse_rms(edges))
+        change = product(inner.add_(ends.source).add_(ends.target).relu_(), second)
         return change.to(edges.dtype).add_(edges)  # in place: allocating is what takes time here
 
     # -------------------------------------------------------------- nodes and the global feature

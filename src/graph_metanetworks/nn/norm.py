@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from graph_metanetworks.nn.mlp import product
+
 EPS = 1e-6
 
 
@@ -25,5 +27,7 @@ class RmsNorm(nn.Module):
 
 def inverse_rms(edges: Tensor) -> Tensor:
     """What states are multiplied by, before the scale. [..., hidden] -> [..., 1]"""
-    norm = torch.linalg.vector_norm(edges, dim=-1, keepdim=True)
-    return (norm.square() / edges.shape[-1] + EPS).rsqrt()
+    width = edges.shape[-1]
+    # a product sums short rows in half the time of a reduction
+    squares = product(edges * edges, edges.new_full((1, width), 1 / width))
+    return squares.add_(EPS).rsqrt_()

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from graph_metanetworks.batch import Batch
 from graph_metanetworks.nn.engine.panel import Panel
-from graph_metanetworks.nn.mlp import Mlp
+from graph_metanetworks.nn.mlp import Mlp, product
 from graph_metanetworks.nn.norm import RmsNorm, inverse_rms
 from graph_metanetworks.nn.state import Links, State
 from graph_metanetworks.nn.vocabulary import Vocabulary
@@ -164,7 +164,7 @@ class EachEdge(Readout):
 
     def cell(self, edges: Tensor, weights: list[Tensor]) -> Tensor:
         weight, bias = weights
-        return torch.addcmul(bias, F.linear(edges, weight), inverse_rms(edges))
+        return torch.addcmul(bias, product(edges, weight), inverse_rms(edges))
 
     def finish(self, result: Tensor, panel: Panel, batch: Batch) -> Tensor:
         """The result on a panel, `[*shape, out]`."""

@@ -77,10 +77,13 @@ def rows(shape: tuple[int, ...], limit: int) -> Iterator[Where]:
 
 def tiles(shape: tuple[int, ...], limit: int) -> Iterator[Where]:
     """Regions of at most `limit` edges, about as long in one dimension as in another: they have few ends."""
-    tile = list(shape)
-    while prod(tile) > limit:
-        longest = max(range(len(tile)), key=tile.__getitem__)
-        tile[longest] = -(-tile[longest] // 2)
+    tile, room = list(shape), limit
+    for left, d in zip(
+        range(len(shape), 0, -1), sorted(range(len(shape)), key=shape.__getitem__), strict=True
+    ):
+        tile[d] = min(shape[d], max(1, int(room ** (1 / left))))
+        tile[d] = -(-shape[d] // -(-shape[d] // tile[d]))  # no small rest at the end
+        room = max(1, room // tile[d])
     ranges = [range(0, length, step) for length, step in zip(shape, tile, strict=True)]
     for starts in product(*ranges):
         yield tuple(slice(start, start + step) for start, step in zip(starts, tile, strict=True))
@@ -88,7 +91,10 @@ def tiles(shape: tuple[int, ...], limit: int) -> Iterator[Where]:
 
 def cut(tensor: Tensor, where: Where) -> Tensor:
     """The part of a broadcastable tensor that belongs to a region."""
-    return tensor[tuple(part if tensor.shape[d] != 1 else slice(None) for d, part in enumerate(where))]
+    lengths = tensor.shape[: len(where)]
+    if all(length == 1 for length in lengths):
+        return tensor
+    return tensor[tuple(p if n != 1 else slice(None) for p, n in zip(where, lengths, strict=True))]
 
 
 # ------------------------------------------------------------------ from a batch

@@ -45,7 +45,7 @@ BLOCKS = Plan(
     stacks_blocks=True,
     list_below=1_000,
     at_once_below=1 << 22,
-    piece=1 << 18,
+    piece=1 << 19,
     regions=rows,
 )
 

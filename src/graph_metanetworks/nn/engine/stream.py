@@ -56,7 +56,7 @@ STREAM = Plan(
     stacks_blocks=False,
     list_below=1_000,
     at_once_below=0,
-    piece=1 << 19,
+    piece=1 << 20,
     regions=tiles,
     workers=Workers(1),
 )

@@ -79,7 +79,11 @@ def _destinations(sweep: Sweep, number: int, where: Where) -> tuple[Tensor, Tens
 
 def _gather(panel: Panel, where: Where, on_nodes: Sequence[Terms]) -> list[Terms]:
     source, target = cut(panel.source, where), cut(panel.target, where)
-    return [Terms(terms.source[source], terms.target[target]) for terms in on_nodes]
+    return [Terms(_rows(terms.source, source), _rows(terms.target, target)) for terms in on_nodes]
+
+
+def _rows(terms: Tensor, index: Tensor) -> Tensor:
+    return terms.index_select(0, index.reshape(-1)).view(*index.shape, -1)
 
 
 class _Sums:
