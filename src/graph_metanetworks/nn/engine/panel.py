@@ -78,12 +78,11 @@ def rows(shape: tuple[int, ...], limit: int) -> Iterator[Where]:
 def tiles(shape: tuple[int, ...], limit: int) -> Iterator[Where]:
     """Regions of at most `limit` edges, about as long in one dimension as in another: they have few ends."""
     tile, room = list(shape), limit
-    for left, d in zip(
-        range(len(shape), 0, -1), sorted(range(len(shape)), key=shape.__getitem__), strict=True
-    ):
-        tile[d] = min(shape[d], max(1, int(room ** (1 / left))))
-        tile[d] = -(-shape[d] // -(-shape[d] // tile[d]))  # no small rest at the end
-        room = max(1, room // tile[d])
+    for done, d in enumerate(sorted(range(len(shape)), key=shape.__getitem__)):
+        longest = max(1, int(room ** (1 / (len(shape) - done))))
+        parts = -(-shape[d] // longest)
+        tile[d] = -(-shape[d] // parts)  # parts of equal length, no small rest
+        room //= tile[d]
     ranges = [range(0, length, step) for length, step in zip(shape, tile, strict=True)]
     for starts in product(*ranges):
         yield tuple(slice(start, start + step) for start, step in zip(starts, tile, strict=True))
