@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.utils import scatter, softmax
 
 from graph_metanetworks.nn.mlp import Mlp
 from graph_metanetworks.nn.random_walk import RandomWalkEncoder
@@ -106,6 +105,8 @@ class NeighbourAttention(nn.Module):
         self.by_degree = nn.Parameter(torch.stack([torch.ones(hidden), torch.zeros(hidden)]))  # theta
 
     def forward(self, nodes: Tensor, pairs: Tensor, links: Links) -> Tensor:  # [N, d], [2 E, d] -> [N, d]
+        from torch_geometric.utils import scatter, softmax  # PyG takes seconds to import
+
         receiver = torch.cat([links.target, links.source])
         sender = torch.cat([links.source, links.target])
         pairs, values = (x.unflatten(1, (self.heads, -1)) for x in (pairs, self.value(nodes)))

@@ -7,13 +7,11 @@ from typing import Literal
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch_geometric.nn import MetaLayer
-from torch_geometric.utils import scatter
 
 from graph_metanetworks.nn.engine.sweep import Found, Terms
 from graph_metanetworks.nn.mlp import Mlp, product
 from graph_metanetworks.nn.norm import RmsNorm, inverse_rms
-from graph_metanetworks.nn.state import Links, State, degrees
+from graph_metanetworks.nn.state import Links, State
 
 Aggregation = Literal["mean", "sum", "max", "fan"]
 AGGREGATIONS = ("mean", "sum", "max", "fan")
@@ -140,70 +138,8 @@ class MessagePassing(nn.Module):
         assert self.global_update is not None
         return features + self.global_update(torch.cat([features, node_mean, edge_mean], dim=1))
 
-    # -------------------------------------------------------------- the same as plain PyG
-
     def forward(self, state: State, links: Links) -> State:
         """The block over an explicit list of edges: the reference that the engine must equal."""
-        nodes, edges, features = state
-        first = MetaLayer(
-            None, _NodeModel(self, links), _GlobalModel(self, links) if self.global_update else None
-        )
-        normed = self.edge_norm(edges)
-        network = links.node_network
-        nodes, _, features = first(nodes, links.edge_index, normed, features, network)
-        if self.edge_update is not None and self.edge_node_norm is not None:
-            second = MetaLayer(_EdgeModel(self))
-            _, change, _ = second(self.edge_node_norm(nodes), links.edge_index, normed, features, network)
-            edges = edges + change
-        return State(nodes, edges, features)
+        from graph_metanetworks.nn.meta_layer import over_edge_list  # PyG takes seconds to import
 
-
-class _NodeModel(nn.Module):
-    def __init__(self, block: MessagePassing, links: Links) -> None:
-        super().__init__()
-        self.block, self.links = block, links
-
-    def forward(self, nodes, edge_index, edges, features, network):
-        block, (source, target) = self.block, edge_index
-        normed = block.node_norm(nodes)
-        messages, receivers = [], []
-        for direction, (sender, receiver) in enumerate([(source, target), (target, source)]):
-            parts = [normed[receiver], normed[sender], edges]
-            if block.two_way:
-                mark = F.one_hot(torch.tensor(direction, device=edges.device), 2).to(edges.dtype)
-                parts.append(mark.expand(len(edges), 2))
-            if features is not None:
-                parts.append(features[network[receiver]])
-            if direction == 0 or block.two_way:
-                inner = block.message.first(torch.cat(parts, dim=1)).relu()
-                messages.append(inner if block.aggregation == "max" else block.message.second(inner))
-                receivers.append(receiver)
-        reduce = "max" if block.aggregation == "max" else "sum"
-        sums = scatter(torch.cat(messages), torch.cat(receivers), 0, len(nodes), reduce)
-        mean = block.aggregated(sums, degrees(self.links.batch))
-        mean = block.message.second(mean) if block.aggregation == "max" else mean
-        context = [] if features is None else [features[network]]
-        return nodes + block.node_update(torch.cat([normed, mean, *context], dim=1))
-
-
-class _GlobalModel(nn.Module):
-    def __init__(self, block: MessagePassing, links: Links) -> None:
-        super().__init__()
-        self.block, self.links = block, links
-
-    def forward(self, nodes, edge_index, edges, features, network):
-        size = len(features)
-        node_mean = scatter(nodes, network, 0, size, "mean")
-        edge_mean = scatter(edges, self.links.edge_network, 0, size, "mean")
-        return self.block.updated_globals(features, node_mean, edge_mean)
-
-
-class _EdgeModel(nn.Module):
-    def __init__(self, block: MessagePassing) -> None:
-        super().__init__()
-        self.block = block
-
-    def forward(self, sources, targets, edges, features, network):
-        parts = [sources, targets, edges] + ([] if features is None else [features[network]])
-        assert self.block.edge_update is not None
-        return self.block.edge_update(torch.cat(parts, dim=1))
+        return over_edge_list(self, state, links)
