@@ -26,8 +26,7 @@ def find_object(target: str) -> Any:
     place, colon, name = target.rpartition(":")
     if not colon or not place or not name:
         raise UnknownTarget(
-            f"'{target}' names nothing: write module:name or path/to/file.py:name, such as "
-            "torch.nn:Linear."
+            f"'{target}' names nothing: write module:name or path/to/file.py:name, such as torch.nn:Linear."
         )
     found: Any = _import_file(Path(place)) if place.endswith(".py") else _import_module(place)
     for part in name.split("."):

@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,11 @@ class Regressors(Recipe[Config]):
         self.pause = pause  # seconds per population; it does not decide the result
 
     def settings(self) -> dict[str, Any]:
-        return {"steps": self.steps, "checkpoints": self.checkpoints, "data": {"name": "noise", "points": (8, 3)}}
+        return {
+            "steps": self.steps,
+            "checkpoints": self.checkpoints,
+            "data": {"name": "noise", "points": (8, 3)},
+        }
 
     @classmethod
     def from_settings(cls, settings: dict[str, Any]) -> Regressors:
@@ -49,7 +54,7 @@ class Regressors(Recipe[Config]):
 
     def build(self, config: Config) -> nn.Module:
         widths = [3, *config.hidden]
-        layers = [layer for a, b in zip(widths, widths[1:], strict=False) for layer in (nn.Linear(a, b), nn.Tanh())]
+        layers = [layer for a, b in pairwise(widths) for layer in (nn.Linear(a, b), nn.Tanh())]
         return nn.Sequential(*layers, nn.BatchNorm1d(widths[-1]), nn.Linear(widths[-1], 1))
 
     def shape(self, config: Config) -> Hashable:

@@ -52,8 +52,8 @@ class Description:
             raise ZooError(f"{path} is damaged, it is no JSON: {error}. {RESTORE}") from error
         if isinstance(content, dict) and content.get("format", FORMAT) != FORMAT:
             raise ZooError(
-                f"{path} is of format {content['format']}, and this version of graph_metanetworks reads format "
-                f"{FORMAT}: update it."
+                f"{path} is of format {content['format']}, and this version of graph_metanetworks reads "
+                f"format {FORMAT}: update it."
             )
         if not checksum.is_intact(content):
             raise ZooError(f"{path} does not fit its checksum: it was damaged or edited. {RESTORE}")
@@ -67,15 +67,17 @@ class Description:
         if self.recipe == other.recipe:
             for name in sorted(self.settings.keys() | other.settings.keys()):
                 pairs[name] = (self.settings.get(name), other.settings.get(name))
-        return [f"{name}: {ours!r}, not {theirs!r}" for name, (ours, theirs) in pairs.items() if ours != theirs]
+        return [
+            f"{name}: {ours!r}, not {theirs!r}" for name, (ours, theirs) in pairs.items() if ours != theirs
+        ]
 
     def extended(self, more: Range) -> Description:
         return replace(self, ranges=(*self.ranges, more))
 
 
 RESTORE = (
-    "The shards beside it may be whole. Restore the file from a copy, or run the command that built the zoo in "
-    "another folder and copy zoo.json from there."
+    "The shards beside it may be whole. Restore the file from a copy, or start the command that built the "
+    "zoo in another folder and copy zoo.json from there."
 )
 
 
@@ -90,4 +92,6 @@ def as_json(settings: dict[str, Any]) -> dict[str, Any]:
     try:
         return json.loads(json.dumps(settings))
     except TypeError as error:
-        raise ZooError(f"the settings of a recipe must be plain values that JSON can hold: {error}.") from error
+        raise ZooError(
+            f"the settings of a recipe must be plain values that JSON can hold: {error}."
+        ) from error

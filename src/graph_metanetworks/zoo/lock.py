@@ -25,7 +25,7 @@ def locked(folder: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise ZooError(
-                f"{folder} is being built by {_holder(file)}. Wait for it or stop it: the zoo goes on from there."
+                f"{folder} is being built by {_holder(file)}. Wait for it, or stop it and go on from there."
             ) from None
         _sign(file)
         try:

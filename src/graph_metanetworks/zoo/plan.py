@@ -1,13 +1,14 @@
 """Which networks train together, and which of them lie in one shard.
 
 A plan depends on the recipe, the seed and the ranges of indices, not on the machine or on the number of
-workers. So every machine makes the same shards. A zoo that grows gets a further range, with a plan of its own.
+workers. So every machine makes the same shards. A zoo that grows gets a further range with a plan of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -75,7 +76,7 @@ def _parts(group: Sequence[int], limit: int) -> Iterator[tuple[int, ...]]:
     """As few parts as the limit allows, of about equal size: a rest of one network would train alone."""
     count = -(-len(group) // limit)
     cuts = [len(group) * part // count for part in range(count + 1)]
-    return (tuple(group[a:b]) for a, b in zip(cuts, cuts[1:], strict=False))
+    return (tuple(group[a:b]) for a, b in pairwise(cuts))
 
 
 def _pack(populations: Sequence[tuple[int, ...]], size: int) -> Iterator[list[tuple[int, ...]]]:

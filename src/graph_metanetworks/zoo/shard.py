@@ -8,6 +8,7 @@ per network, with the stack and the row in which its weights lie.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, fields
 from io import BytesIO
@@ -123,6 +124,13 @@ def _roles(network: Network) -> dict[str, bytes]:
     return dict.fromkeys(config, CONFIG) | dict.fromkeys(network.trained.metrics, METRIC)
 
 
+def unreadable(path: Path, error: Exception) -> ZooError:
+    return ZooError(
+        f"{path} cannot be read: {error}. `gmn zoo check {path.parent}` says what is damaged; the command "
+        "that built the zoo rebuilds only that."
+    )
+
+
 class Weights:
     """The weights of a shard, memory-mapped."""
 
@@ -131,15 +139,17 @@ class Weights:
             self._file = safe_open(path, framework="pt")
             self._layouts = json.loads(self._file.metadata()["stacks"])
         except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
-            raise ZooError(
-                f"{path} cannot be read: {error}. `gmn zoo check {path.parent}` says what is damaged; building "
-                "the zoo again rebuilds only that."
-            ) from error
+            raise unreadable(path, error) from error
         self._half = half
 
     def steps(self, stack: int) -> tuple[int, ...]:
         """The steps of training at which the networks of a stack were kept."""
         return tuple(self._layouts[stack]["steps"])
+
+    def size(self, stack: int) -> int:
+        """How many numbers the state dict of each network of a stack has."""
+        names = self._layouts[stack]["parameters"]
+        return sum(math.prod(self._file.get_slice(f"{stack}/{name}").get_shape()[1:]) for name in names)
 
     def state_dict(self, stack: int, row: int, *, step: int | None = None) -> dict[str, Tensor]:
         """The weights of a network, as a copy: what is done to them does not touch the zoo."""

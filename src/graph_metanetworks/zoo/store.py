@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,12 +18,13 @@ from graph_metanetworks.zoo.description import Description
 from graph_metanetworks.zoo.manifest import Record, read_manifest, table_path, weights_path
 from graph_metanetworks.zoo.recipe import Recipe
 from graph_metanetworks.zoo.registry import recipe_from
-from graph_metanetworks.zoo.shard import ROLE, Weights
+from graph_metanetworks.zoo.shard import ROLE, Weights, unreadable
 
 READERS = 8  # tables that are read at a time
 
 
-class Place(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Place:
     """Which network, and where its weights are."""
 
     index: int
@@ -37,8 +39,8 @@ class Store:
     def __init__(self, folder: Path, *, recipe: Recipe[Any] | None = None) -> None:
         self.folder = folder
         self.description = Description.load(folder)
-        self._records = list(read_manifest(folder).values())
-        found = _places(self._records)  # as the rows of all tables, one after the other
+        self.records = list(read_manifest(folder).values())
+        found = _places(self.records)  # as the rows of all tables, one after the other
         self._order = np.argsort(found[:, 0], kind="stable")
         self.places = found[self._order]  # [N, 4]
         self._recipe = recipe
@@ -63,7 +65,9 @@ class Store:
     @cached_property
     def table(self) -> pa.Table:
         with ThreadPoolExecutor(READERS) as pool:
-            tables = list(pool.map(self._read_table, (record.shard for record in self._records if record.size)))
+            tables = list(
+                pool.map(self._read_table, (record.shard for record in self.records if record.size))
+            )
         if not tables:
             return pa.table({"index": pa.array([], pa.int64())})
         together = pa.concat_tables(tables, promote_options="permissive")
@@ -95,10 +99,7 @@ class Store:
         try:
             return pq.read_table(path, use_threads=False).drop_columns(["stack", "row"])
         except (OSError, pa.ArrowException, KeyError) as error:
-            raise ZooError(
-                f"{path} cannot be read: {error}. `gmn zoo check {self.folder}` says what is damaged; building "
-                "the zoo again rebuilds only that."
-            ) from error
+            raise unreadable(path, error) from error
 
 
 def _places(records: Iterable[Record]) -> np.ndarray:  # [N, 4]

@@ -28,14 +28,24 @@ class Job:
 def train_shard(job: Job, shard: ShardPlan, progress: Callable[[float], None]) -> Shard:
     """The files of a shard. `progress` is told how many of its networks are done."""
     networks: list[Network] = []
-    done = 0
     with one_thread():
         for population in shard.populations:
-            networks += _train(job, population, lambda share, n=len(population): progress(done + share * n))
-            done += len(population)
-            progress(done)
+            networks += _train(job, population, _Part(progress, len(networks), len(population)))
+            progress(len(networks))
     kept = [n for n in networks if not (job.drop_diverged and n.trained.metrics.get("diverged"))]
     return replace(encode(kept, half=job.half), dropped=len(networks) - len(kept))
+
+
+@dataclass(frozen=True)
+class _Part:
+    """The progress of one population, as progress of its shard."""
+
+    progress: Callable[[float], None]
+    before: int
+    size: int
+
+    def __call__(self, share: float) -> None:
+        self.progress(self.before + share * self.size)
 
 
 def _train(job: Job, population: tuple[int, ...], progress: Callable[[float], None]) -> list[Network]:

@@ -8,7 +8,7 @@ import pickle
 import signal
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -24,7 +24,9 @@ Progress = Callable[[int, float], None]  # number of a shard, how many of its ne
 BETWEEN = 0.2  # seconds between two reports of a worker
 
 
-def train_here(job: Job, shards: Sequence[ShardPlan], progress: Progress) -> Iterator[tuple[int, Shard]]:
+def train_here(
+    job: Job, shards: Sequence[ShardPlan], progress: Progress
+) -> Generator[tuple[int, Shard], None, None]:
     """One shard after the other in this process."""
     for shard in shards:
         yield shard.number, train_shard(job, shard, lambda done, n=shard.number: progress(n, done))
@@ -32,7 +34,7 @@ def train_here(job: Job, shards: Sequence[ShardPlan], progress: Progress) -> Ite
 
 def train_in_processes(
     job: Job, shards: Sequence[ShardPlan], progress: Progress, *, workers: int
-) -> Iterator[tuple[int, Shard]]:
+) -> Generator[tuple[int, Shard], None, None]:
     """Shards as they are finished, each made by one of several processes."""
     with _started(job, min(workers, len(shards))) as processes:
         waiting = list(reversed(shards))

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, overload
 
@@ -75,6 +76,21 @@ class Zoo(Sequence["ZooNetwork"]):
         whole = self._store.table
         return whole if len(self._rows) == len(whole) else whole.take(self._rows)
 
+    @property
+    def num_shards(self) -> int:
+        """Shards on disk, those of the whole zoo."""
+        return len(self._store.records)
+
+    @property
+    def num_bytes(self) -> int:
+        """Size on disk of the whole zoo."""
+        return sum(record.weights_bytes + record.table_bytes for record in self._store.records)
+
+    def weight_counts(self) -> set[int]:
+        """The different sizes of networks: how many numbers their state dicts have, buffers included."""
+        stacks = {(shard, stack) for _, shard, stack, _ in self._store.places[self._rows].tolist()}
+        return {self._store.weights(shard).size(stack) for shard, stack in stacks}
+
     def __len__(self) -> int:
         return len(self._rows)
 
@@ -139,13 +155,17 @@ class ZooNetwork:
         if step not in self.steps:
             known = ", ".join(map(str, self.steps)) or "none"
             raise ZooError(f"network {self.index} was not kept at step {step}; the steps kept are: {known}.")
-        return self._store.weights(self._place.shard).state_dict(self._place.stack, self._place.row, step=step)
+        return self._store.weights(self._place.shard).state_dict(
+            self._place.stack, self._place.row, step=step
+        )
 
     @property
     def config(self) -> Any:
         """Its hyper-parameters, as drawn by the recipe."""
         values = self._store.values(self._row, CONFIG)
-        return self._store.recipe.config({k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
+        return self._store.recipe.config(
+            {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
+        )
 
     @property
     def metrics(self) -> Mapping[str, float | int | bool | str]:
@@ -178,7 +198,7 @@ def _sizes(parts: Sequence[float] | Sequence[int], total: int) -> list[int]:
         sizes = [int(part) for part in parts]
     else:
         ends = [0, *(round(end, 9) for end in np.cumsum(parts).tolist())]
-        sizes = [int(b * total) - int(a * total) for a, b in zip(ends, ends[1:], strict=False)]
+        sizes = [int(b * total) - int(a * total) for a, b in pairwise(ends)]
     if sum(sizes) > total:
         raise ZooError(f"{list(parts)} asks for {sum(sizes):,} networks, and the zoo has {total:,}.")
     return sizes
