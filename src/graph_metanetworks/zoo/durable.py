@@ -17,7 +17,7 @@ FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 def write_durably(path: Path, content: bytes) -> None:
     """Write under a temporary name, sync, rename, sync the folder."""
     temporary = path.with_name(path.name + TEMPORARY)
-    with disk_errors(path, len(content)):
+    with disk_errors(path):
         try:
             with open(temporary, "wb") as file:
                 file.write(content)
@@ -32,7 +32,7 @@ def write_durably(path: Path, content: bytes) -> None:
 
 def append_durably(path: Path, line: bytes) -> None:
     """Append a line and sync; a line that was cut short before is closed first, and stays apart."""
-    with disk_errors(path, len(line)), open(path, "ab+") as file:
+    with disk_errors(path), open(path, "ab+") as file:
         size = file.seek(0, os.SEEK_END)
         torn = size > 0 and _last_byte(path) != b"\n"
         try:
@@ -61,15 +61,16 @@ def sync_folder(folder: Path) -> None:
 
 
 @contextmanager
-def disk_errors(path: Path, size: int) -> Iterator[None]:
+def disk_errors(path: Path) -> Iterator[None]:
     """A full disk as a message that says what is safe and what to do."""
     try:
         yield
     except OSError as error:
-        reason = "the disk is full" if error.errno in FULL else (error.strerror or str(error))
+        full = error.errno in FULL
+        reason, remedy = ("the disk is full", "make room") if full else (error.strerror, "put that right")
         raise ZooError(
-            f"cannot write {path} ({size:,} bytes): {reason}. All finished shards are safe. Make room, then "
-            "run the same command again: it goes on where it stopped."
+            f"cannot write {path}: {reason}. Finished shards are safe: {remedy}, then run the same command "
+            "again."
         ) from error
 
 

@@ -26,7 +26,6 @@ Maker = Callable[[Sequence[ShardPlan], Progress], Generator[tuple[int, Shard], N
 
 def fill(folder: Path, asked: Description, planner: Planner, maker: Maker, *, quiet: bool = False) -> None:
     """Make the zoo that was asked for, or what is missing of it."""
-    folder.mkdir(parents=True, exist_ok=True)
     with locked(folder):
         description = _agreed(folder, asked)
         _note_versions(folder, description, quiet)

@@ -73,8 +73,7 @@ class Zoo(Sequence["ZooNetwork"]):
     @cached_property
     def table(self) -> pa.Table:
         """One row per network: its index, the fields of its config, its metrics."""
-        whole = self._store.table
-        return whole if len(self._rows) == len(whole) else whole.take(self._rows)
+        return self._store.table.take(self._rows)
 
     @property
     def num_shards(self) -> int:
