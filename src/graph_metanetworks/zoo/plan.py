@@ -54,7 +54,7 @@ def draw(recipe: Recipe[Any], seed: int, index: int) -> Any:
     """The config of network `index`."""
     # random numbers of their own: training begins with the seed of the network itself
     own = network_seed(network_seed(seed, index), 0)
-    return recipe.draw(torch.Generator().manual_seed(own))
+    return recipe.draw_at(index, torch.Generator().manual_seed(own))
 
 
 def plan(recipe: Recipe[Any], seed: int, ranges: Sequence[Range]) -> list[ShardPlan]:

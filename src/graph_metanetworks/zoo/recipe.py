@@ -46,6 +46,10 @@ class Recipe(ABC, Generic[Config]):
     def draw(self, generator: torch.Generator) -> Config:
         """The hyper-parameters of a network."""
 
+    def draw_at(self, index: int, generator: torch.Generator) -> Config:
+        """The hyper-parameters of network `index`; recipes that take a data set in order use it."""
+        return self.draw(generator)
+
     def config(self, values: dict[str, Any]) -> Config:
         """A config again, from its fields: of the dataclass that `draw` is annotated to return."""
         kind = get_type_hints(type(self).draw)["return"]

@@ -83,7 +83,7 @@ class Published:
             )
         self._weights = _load_weights(folder / WEIGHTS)
         self._variables = list(_variables(folder / LAYOUT))
-        self._metrics = _load_metrics(folder / METRICS)
+        self._metrics = _read_csv(folder / METRICS, ("step", "config.activation", "modeldir"))
         if len(self._weights) != len(self._metrics):
             raise ZooError(
                 f"{folder / WEIGHTS} has {len(self._weights):,} rows and {METRICS} {len(self._metrics):,}: "
@@ -148,33 +148,31 @@ def _load_weights(path: Path) -> np.ndarray:
     return weights
 
 
-def _load_metrics(path: Path) -> pa.Table:
+def _read_csv(path: Path, needed: tuple[str, ...]) -> pa.Table:
     try:
         table = csv.read_csv(path)
     except (pa.ArrowException, OSError) as error:
         raise ZooError(f"{path} cannot be read: {error}") from error
-    needed = ["step", "config.activation", "modeldir"]
     if absent := [name for name in needed if name not in table.column_names]:
-        raise ZooError(
-            f"{path} has no column {', '.join(absent)}; its columns are {', '.join(table.column_names)}."
-        )
+        there = ", ".join(table.column_names)
+        raise ZooError(f"{path} has no column {', '.join(absent)}; its columns are {there}.")
     return table.combine_chunks()
 
 
 def _variables(path: Path) -> Iterator[Variable]:
     """The variables of the layout, first layers first, weights before biases."""
     found: dict[str, Variable] = {}
-    for line in csv.read_csv(path).to_pylist():
+    for line in _read_csv(path, ("varname", "shape", "start_idx", "end_idx")).to_pylist():
         match = VARIABLE.fullmatch(line["varname"])
         if not match:
             raise ZooError(f"{path}: the variable {line['varname']} is none of a small CNN.")
         kind = "weight" if match["kind"] == "kernel" else "bias"
-        layer = f"convolutions.{match['number'] or 0}" if match["layer"] == "conv2d" else "linear"
+        layer = f"convolutions.{match['number'] or 0}" if match["layer"] == "conv2d" else "out"
         parameter = f"{layer}.{kind}"
         shape = ast.literal_eval(str(line["shape"]))
         shape = shape if isinstance(shape, tuple) else (shape,)
         found[parameter] = Variable(parameter, shape, line["start_idx"], line["end_idx"])
-    order = ["convolutions.0", "convolutions.1", "convolutions.2", "linear"]
+    order = ["convolutions.0", "convolutions.1", "convolutions.2", "out"]
     names = [f"{layer}.{kind}" for layer in order for kind in ("weight", "bias")]
     if set(names) != set(found):
         raise ZooError(f"{path} lists {', '.join(sorted(found))} instead of {', '.join(names)}.")

@@ -33,12 +33,12 @@ class SmallCnn(nn.Module):
             raise ZooError(f"the networks use {' or '.join(ACTIVATIONS)}, not '{activation}'.")
         self.activation = ACTIVATIONS[activation]
         self.convolutions = nn.ModuleList(nn.Conv2d(channels, 16, 3, stride=2) for channels in (1, 16, 16))
-        self.linear = nn.Linear(16, 10)
+        self.out = nn.Linear(16, 10)
 
     def forward(self, x: Tensor) -> Tensor:  # [B, 1, height, width] -> [B, 10]
         for convolution in self.convolutions:
             x = self.activation(convolution(x))
-        return self.linear(x.mean((2, 3)))
+        return self.out(x.mean((2, 3)))
 
 
 class PublishedSmallCnns(Recipe[PublishedConfig]):
