@@ -1,5 +1,6 @@
 """Ray: the same zoo, also when a worker is lost."""
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,9 +16,11 @@ from zoo_recipes import OnceKilled, Regressors
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
-    """Two workers on this machine."""
+    """Two workers on this machine, which find the package where we do."""
     ray = pytest.importorskip("ray")
-    ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join(path for path in sys.path if path))
+        ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False)
     yield ray
     ray.shutdown()
 
