@@ -42,14 +42,6 @@ class Recipe(ABC, Generic[Config]):
     def from_settings(cls, settings: dict[str, Any]) -> Recipe[Config]:
         """The recipe again, without its data: enough to build and render networks."""
 
-    @abstractmethod
-    def draw(self, generator: torch.Generator) -> Config:
-        """The hyper-parameters of a network."""
-
-    def draw_at(self, index: int, generator: torch.Generator) -> Config:
-        """The hyper-parameters of network `index`; recipes that take a data set in order use it."""
-        return self.draw(generator)
-
     def config(self, values: dict[str, Any]) -> Config:
         """A config again, from its fields: of the dataclass that `draw` is annotated to return."""
         kind = get_type_hints(type(self).draw)["return"]
@@ -59,6 +51,14 @@ class Recipe(ABC, Generic[Config]):
                 f"{type(self).__name__}.config be written: how to make a {kind} is not known."
             )
         return kind(**values)  # pyright: ignore[reportReturnType, reportCallIssue]
+
+    @abstractmethod
+    def draw(self, generator: torch.Generator) -> Config:
+        """The hyper-parameters of a network."""
+
+    def draw_at(self, index: int, generator: torch.Generator) -> Config:
+        """The hyper-parameters of network `index`; recipes that take a data set in order use it."""
+        return self.draw(generator)
 
     @abstractmethod
     def build(self, config: Config) -> nn.Module:
