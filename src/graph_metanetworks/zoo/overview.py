@@ -44,7 +44,7 @@ class Overview:
             "weights": f"{sizes} numbers per network, buffers included",
             "on disk": f"{self.bytes / 1e6:,.1f} MB in {self.shards:,} shards{precision}",
             "seed": str(self.seed),
-            **{name: _shown(value) for name, value in self.settings.items()},
+            **_flat(self.settings),
             "made with": ", ".join(f"{name} {number}" for name, number in self.versions.items()),
         }
         width = max(map(len, lines))
@@ -74,5 +74,16 @@ def overview(zoo: Zoo) -> Overview:
     )
 
 
-def _shown(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
+def _flat(settings: dict[str, Any], before: str = "") -> dict[str, str]:
+    """Settings as lines of text.
+
+    >>> _flat({"data": {"name": "digits", "size": [8, 8]}, "steps": 3})
+    {'data.name': 'digits', 'data.size': '[8, 8]', 'steps': '3'}
+    """
+    lines: dict[str, str] = {}
+    for name, value in settings.items():
+        if isinstance(value, dict):
+            lines |= _flat(value, f"{before}{name}.")
+        else:
+            lines[before + name] = value if isinstance(value, str) else json.dumps(value)
+    return lines
