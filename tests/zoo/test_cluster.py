@@ -15,22 +15,23 @@ from zoo_recipes import OnceKilled, Regressors
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Any]:
-    """Two workers on this machine, which find the package where we do."""
-    ray = pytest.importorskip("ray")
+def cluster() -> Iterator[str]:
+    """Two machines with a core each, both on this one; they find the package where we do."""
+    utilities = pytest.importorskip("ray.cluster_utils")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join(path for path in sys.path if path))
-        ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False)
-    yield ray
-    ray.shutdown()
+        machines = utilities.Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+        machines.add_node(num_cpus=1)
+    yield machines.address
+    machines.shutdown()
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::FutureWarning", "ignore::DeprecationWarning")
-def test_a_worker_killed_in_the_middle_of_a_shard(cluster: Any, tmp_path: Path) -> None:
+def test_a_worker_killed_in_the_middle_of_a_shard(cluster: str, tmp_path: Path) -> None:
     marker = tmp_path / "marker"
     recipe = OnceKilled(marker=str(marker))
-    build(recipe, 60, tmp_path / "cluster", ray="local", quiet=True)
+    build(recipe, 60, tmp_path / "cluster", ray=cluster, quiet=True)
     assert marker.exists()  # some worker did die
     build(recipe, 60, tmp_path / "here", workers=1, quiet=True)
     assert contents(tmp_path / "cluster") == contents(tmp_path / "here")
@@ -43,9 +44,9 @@ class Failing(Regressors):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::FutureWarning", "ignore::DeprecationWarning")
-def test_a_recipe_that_fails(cluster: Any, tmp_path: Path) -> None:
+def test_a_recipe_that_fails(cluster: str, tmp_path: Path) -> None:
     with pytest.raises(ZooError, match=r"(?s)training failed on the cluster.*the loss has no gradient"):
-        build(Failing(), 20, tmp_path, ray="local", quiet=True)
+        build(Failing(), 20, tmp_path, ray=cluster, quiet=True)
 
 
 def test_without_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,5 +69,10 @@ def build(
 def _maker(job: Job, workers: int | None, ray: str | None) -> Maker:
     if ray is not None:
         return partial(train_on_ray, job, address=ray)
-    count = workers or len(os.sched_getaffinity(0))
+    count = workers or _cores()
     return partial(train_here, job) if count == 1 else partial(train_in_processes, job, workers=count)
+
+
+def _cores() -> int:
+    """The cores that this process may use, where the system says so."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

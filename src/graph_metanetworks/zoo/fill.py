@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import indent
 
 from rich.console import Console
 
@@ -61,14 +62,21 @@ class _Filling:
 def _finished(folder: Path, shards: Sequence[ShardPlan]) -> dict[int, Record]:
     """Shards that are there and whole; damaged ones are made again."""
     records = read_manifest(folder)
-    planned = {shard.number: shard.size for shard in shards}
+    planned = {shard.number: shard for shard in shards}
     for record in records.values():
-        if planned.get(record.shard) != record.size + record.dropped:
+        shard = planned.get(record.shard)
+        if shard is None or not _is_planned(record, shard):
             raise ZooError(
                 f"shard {record.shard} of {folder} has other networks than planned: the recipe draws other "
                 "hyper-parameters than when the zoo was begun. Build in another folder."
             )
     return whole(folder, records.values())
+
+
+def _is_planned(record: Record, shard: ShardPlan) -> bool:
+    there = {index for stack in record.stacks for index in stack}
+    wanted = {index for population in shard.populations for index in population}
+    return there <= wanted and len(there) + record.dropped == len(wanted)
 
 
 def _agreed(folder: Path, asked: Description) -> Description:
@@ -85,11 +93,10 @@ def _agreed(folder: Path, asked: Description) -> Description:
     if asked.count < there.count:
         different.append(f"count: {there.count}, not {asked.count}")
     if different:
+        listed = indent("\n".join(different), "  ")
         raise ZooError(
-            f"{folder} has another zoo than this command makes:\n  "
-            + "\n  ".join(different)
-            + "\nGo on with the "
-            "command that began it, a larger count is welcome; or build in another folder."
+            f"{folder} has another zoo than this command makes:\n{listed}\n"
+            "Go on with the command that began it, a larger count is welcome; or build in another folder."
         )
     if asked.count > there.count:
         there = there.extended(Range(there.count, asked.count, asked.ranges[0].shard_size))

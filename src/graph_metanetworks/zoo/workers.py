@@ -13,7 +13,6 @@ from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from time import monotonic
-from typing import Any
 
 from graph_metanetworks.errors import ZooError
 from graph_metanetworks.zoo.plan import ShardPlan
@@ -125,7 +124,7 @@ class _Reporter:
         self.pipe = pipe
         self.last = monotonic()
 
-    def __call__(self, done: float) -> Any:
+    def __call__(self, done: float) -> None:
         if monotonic() - self.last > BETWEEN:
             self.pipe.send(float(done))
             self.last = monotonic()
