@@ -17,3 +17,7 @@ class UnusedParameters(TraceError):
 
 class StateDictMismatch(TraceError):
     """A state dict or an edge vector does not belong to this parameter graph."""
+
+
+class TooLarge(TraceError):
+    """A computation graph would be too large to build; the message says how large."""
