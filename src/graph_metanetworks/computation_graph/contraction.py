@@ -45,16 +45,15 @@ def renumbered(layers: list[Layer], edges: Edges) -> tuple[list[Layer], Edges]:
 
 
 def _merges(layers: list[Layer], edges: Edges, into: Layer, one: int) -> Layer | None:
-    """The layer of sums that goes into a layer. Of several it is the deepest, as in parameter graphs."""
-    candidates = [layer for layer in layers if _feeds_only(layer, into, edges, one)]
-    if not candidates:
+    """The layer of sums that goes into a layer: the deepest of all that lead there, as in parameter graphs."""
+    before = edges.source[_inside(edges.target, into)]
+    sources = [layer for layer in layers if bool(_inside(before, layer).any())]
+    depths = _depths(layers, edges)
+    deepest = max((depths[layer.start] for layer in sources), default=0)
+    chosen = [layer for layer in sources if depths[layer.start] == deepest]
+    if len(chosen) != 1 or not _feeds_only(chosen[0], into, edges, one):
         return None
-    depths = {layer.start: _depth(layers, edges, layer) for layer in candidates}
-    deepest = max(depths.values())
-    chosen = [layer for layer in candidates if depths[layer.start] == deepest]
-    if len(chosen) > 1 or not _is_simple(_redirected(edges, chosen[0], into), into):
-        return None
-    return chosen[0]
+    return chosen[0] if _is_simple(_redirected(edges, chosen[0], into), into) else None
 
 
 def _feeds_only(layer: Layer, into: Layer, edges: Edges, one: int) -> bool:
@@ -89,13 +88,11 @@ def _inside(nodes: Tensor, layer: Layer) -> Tensor:
     return (nodes >= layer.nodes.start) & (nodes < layer.nodes.stop)
 
 
-def _depth(layers: list[Layer], edges: Edges, layer: Layer) -> int:
-    """Longest path to a layer. Layers come in the order in which they were computed."""
+def _depths(layers: list[Layer], edges: Edges) -> dict[int, int]:
+    """Longest path to each layer, by its first node. Layers come in the order in which they were computed."""
     depths: dict[int, int] = {}
-    for other in layers:
-        before = edges.source[_inside(edges.target, other)]
-        sources = [one for one in layers if one.start in depths and bool(_inside(before, one).any())]
-        depths[other.start] = max((depths[one.start] + 1 for one in sources), default=0)
-        if other is layer:
-            break
-    return depths[layer.start]
+    for layer in layers:
+        before = edges.source[_inside(edges.target, layer)]
+        found = [depths[one.start] for one in layers if one.start in depths and bool(_inside(before, one).any())]
+        depths[layer.start] = max(found, default=-1) + 1
+    return depths

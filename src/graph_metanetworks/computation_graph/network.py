@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import torch
 from torch import Tensor
 
@@ -57,16 +55,18 @@ def _groups(graph: ComputationGraph) -> tuple[NodeGroup, ...]:
     )
 
 
-def _parts(graph: ComputationGraph) -> Iterator[tuple[Parameter | None, bool, Tensor]]:
+def _parts(graph: ComputationGraph) -> list[tuple[Parameter | None, bool, Tensor]]:
     """Edges by parameter (None: constants), the owners of weights apart from aliases."""
     first = torch.zeros(graph.num_edges, dtype=torch.bool)
-    first[graph.conditions.first_of_class.unique()] = True
+    first[graph.conditions.first_of_class] = True
+    parts: list[tuple[Parameter | None, bool, Tensor]] = []
     start = 0
     for parameter in graph.parameters:
         own = (graph.sharing >= start) & (graph.sharing < start + parameter.numel)
-        yield from ((parameter, owner, (own & (first == owner)).nonzero()[:, 0]) for owner in (True, False))
+        parts += [(parameter, owner, (own & (first == owner)).nonzero()[:, 0]) for owner in (True, False)]
         start += parameter.numel
-    yield None, True, (graph.sharing >= start).nonzero()[:, 0]
+    parts.append((None, True, (graph.sharing >= start).nonzero()[:, 0]))
+    return [part for part in parts if len(part[-1])]
 
 
 def _block(graph: ComputationGraph, parameter: Parameter | None, is_owner: bool, edges: Tensor) -> EdgeBlock:
