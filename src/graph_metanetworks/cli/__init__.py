@@ -8,11 +8,13 @@ import typer
 
 from graph_metanetworks import __version__
 from graph_metanetworks.cli.trace import trace
+from graph_metanetworks.cli.verify import verify
 
 __all__ = ["app", "main"]
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.command()(trace)
+app.command()(verify)
 
 
 def _print_version(wanted: bool) -> None:

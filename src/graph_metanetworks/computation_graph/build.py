@@ -29,8 +29,8 @@ def computation_graph(
     >>> import graph_metanetworks as gmn
     >>> mlp = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU(), torch.nn.Linear(3, 1))
     >>> graph = gmn.computation_graph(mlp, (1, 2))
-    >>> [(layer.name, layer.kind, layer.size) for layer in graph.layers]
-    [('input', 'input', 2), ('0.bias', 'bias', 1), ('0', 'hidden', 3), ('2.bias', 'bias', 1), ('2', 'output', 1)]
+    >>> [(layer.name, layer.kind) for layer in graph.layers]
+    [('input', 'input'), ('0.bias', 'bias'), ('0', 'hidden'), ('2.bias', 'bias'), ('2', 'output')]
 
     Layers may be linear, convolutions, biases, pooling by sum or mean, residual connections and pointwise
     functions. Networks with more than `max_edges` edges are refused before anything is built.
@@ -76,24 +76,24 @@ def _recorded(model: nn.Module, shape: tuple[int, ...], max_edges: int) -> tuple
             ) from error
     if not isinstance(result, Tensor):
         raise TraceError(
-            f"{type(model).__name__} returned a {type(result).__name__}; a computation graph is that of a network "
-            "that returns one tensor. Wrap it in a module that picks one."
+            f"{type(model).__name__} returned a {type(result).__name__}, but a computation graph has one "
+            "tensor as its output. Wrap the network in a module that picks one."
         )
     edges = (
         counter.get_total_flops() // 2
     )  # an edge is one multiplication; a flop is half of one with its sum
     if edges > max_edges:
         raise TooLarge(
-            f"the computation graph of {type(model).__name__} would have about {edges:,} edges for inputs of shape "
-            f"{shape}, more than max_edges={max_edges:,}: weights that are shared are repeated wherever they are "
-            f"used. Its parameter graph, gmn.trace(model, x), has one edge for each of its "
-            f"{sum(p.numel() for p in model.parameters()):,} parameters, whatever the input. Use that, or pass a "
-            "smaller input_shape or a larger max_edges."
+            f"the computation graph of {type(model).__name__} would have about {edges:,} edges for inputs of "
+            f"shape {shape}, more than max_edges={max_edges:,}: shared weights are repeated wherever they "
+            f"are used. Its parameter graph, gmn.trace(model, x), has one edge for each of its "
+            f"{sum(p.numel() for p in model.parameters()):,} parameters, whatever the input. Use that, or "
+            "pass a smaller input_shape or a larger max_edges."
         )
     return tape, x, result
 
 
-def _parameters(model: nn.Module) -> tuple[list[Parameter], list[Tensor]]:
+def _parameters(model: nn.Module) -> tuple[list[Parameter], Sequence[Tensor]]:
     names: dict[int, list[str]] = {}
     for name, tensor in model.named_parameters(remove_duplicate=False):
         names.setdefault(id(tensor), []).append(name)
@@ -125,7 +125,7 @@ def _apply(builder: Builder, operation: Operation, labels: dict[int, Tensor]) ->
             raise call.refuse("it writes neurons into a constant")
 
 
-def _finished(builder: Builder, model: nn.Module, tensors: list[Tensor]) -> ComputationGraph:
+def _finished(builder: Builder, model: nn.Module, tensors: Sequence[Tensor]) -> ComputationGraph:
     edges = _without_repeats(builder, Edges.joined(builder.parts), type(model).__name__)
     layers, edges = contract(builder.layers, edges, int(builder.constant(1.0)))
     layers, edges = renumbered(layers, edges)
@@ -139,8 +139,8 @@ def _finished(builder: Builder, model: nn.Module, tensors: list[Tensor]) -> Comp
     ]
     if unused:
         raise UnusedParameters(
-            f"the output of {type(model).__name__} does not depend on {', '.join(unused)}. Remove them from the "
-            "network: they have no edge in its computation graph."
+            f"the output of {type(model).__name__} does not depend on {', '.join(unused)}. Remove them from "
+            "the network: they have no edge in its computation graph."
         )
     sharing, constants = _classes(edges.weight, list(builder.constants), len(weights))
     return ComputationGraph(
@@ -174,8 +174,8 @@ def _without_repeats(builder: Builder, edges: Edges, name: str) -> Edges:
     if bool((edges.weight[repeated] >= 0).any()):
         raise UnsupportedOperation(
             f"{name} has two weights between the same two neurons (a layer that sees a neuron twice, through "
-            "circular padding or a concatenation). The paper's computation graphs have at most one edge there; "
-            "parameter graphs, gmn.trace(model, x), may have several."
+            "circular padding or a concatenation). The paper's computation graphs have at most one edge "
+            "there; parameter graphs, gmn.trace(model, x), may have several."
         )
     values = torch.tensor(list(builder.constants), dtype=torch.float64)
     sums = torch.zeros(len(found), dtype=torch.float64)

@@ -1,8 +1,8 @@
 """Merge a sum with the nonlinearity, the residual edges or the output that it is for.
 
-Rules give every operation nodes of its own: a linear layer, its ReLU, a residual sum. In the paper a neuron is
-a weighted sum together with its nonlinearity. So a layer of plain sums goes into the layer that comes next, if
-each of its nodes is used once, as it is, by a node of its own.
+Rules give every operation nodes of its own: a linear layer, its ReLU, a residual sum. In the paper a neuron
+is a weighted sum together with its nonlinearity. So a layer of plain sums goes into the layer that comes
+next, if each of its nodes is used once, as it is, by a node of its own.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def renumbered(layers: list[Layer], edges: Edges) -> tuple[list[Layer], Edges]:
 
 
 def _merges(layers: list[Layer], edges: Edges, into: Layer, one: int) -> Layer | None:
-    """The layer of sums that goes into a layer: the deepest of all that lead there, as in parameter graphs."""
+    """The layer of sums that goes into a layer: the deepest that leads there, as in parameter graphs."""
     before = edges.source[_inside(edges.target, into)]
     sources = [layer for layer in layers if bool(_inside(before, layer).any())]
     depths = _depths(layers, edges)
@@ -93,6 +93,8 @@ def _depths(layers: list[Layer], edges: Edges) -> dict[int, int]:
     depths: dict[int, int] = {}
     for layer in layers:
         before = edges.source[_inside(edges.target, layer)]
-        found = [depths[one.start] for one in layers if one.start in depths and bool(_inside(before, one).any())]
+        found = [
+            depths[one.start] for one in layers if one.start in depths and bool(_inside(before, one).any())
+        ]
         depths[layer.start] = max(found, default=-1) + 1
     return depths

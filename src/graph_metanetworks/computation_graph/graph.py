@@ -238,8 +238,8 @@ class ComputationGraph:
         failed = self.failed_conditions(permutation)
         if failed:
             raise ValueError(
-                f"this permutation is no automorphism of {self.name}: it does not keep its {' and '.join(failed)}, "
-                "so it moves weights to where there are none."
+                f"this permutation is no automorphism of {self.name}: it does not keep "
+                f"{' and '.join(failed)}. graph.failed_conditions says so of any permutation."
             )
         images = self.conditions.edge_images(permutation)
         moved = self.weights.clone()

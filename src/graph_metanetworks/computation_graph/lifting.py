@@ -37,15 +37,15 @@ class Lifting:
         """The node of the parameter graph under each neuron. [N]
 
         An edge with a weight says it of both its ends: the same weight lies on one edge of the parameter
-        graph. Edges with constants (pooling, residual sums) pass it on where nothing else says it. Inputs that
-        no weight sees stay unknown; they are fixed.
+        graph. Edges with constants (pooling, residual sums) pass it on where nothing else says it. Inputs
+        that no weight sees stay unknown; they are fixed.
         """
         under = torch.full((self.graph.num_nodes,), UNKNOWN)
         for neurons, nodes in self._weighted_ends():
             under[neurons] = torch.where(under[neurons] == UNKNOWN, nodes, under[neurons])
             if bool((under[neurons] != nodes).any()):
                 raise NoProjection(
-                    f"weights of {self.graph.name} lead from one neuron to different nodes of its parameter graph."
+                    f"weights at a neuron of {self.graph.name} lie at different nodes of the parameter graph."
                 )
         self._pass_on(under)
         if bool((under == UNKNOWN)[self.graph.of_kind("hidden")].any()):
@@ -92,8 +92,8 @@ class Lifting:
             layers = found.unique().tolist()
             if len(uses) not in (1, len(layers)):
                 raise NoProjection(
-                    f"'{parameter.name}' of {graph.name} is used {len(uses)} times in the parameter graph, but "
-                    f"{len(layers)} times in the computation graph."
+                    f"'{parameter.name}' of {graph.name} is used {len(uses)} times in the parameter graph, "
+                    f"but {len(layers)} times in the computation graph."
                 )
             for number, layer in enumerate(layers):
                 own = edges[found == layer]
@@ -101,7 +101,7 @@ class Lifting:
                     yield end[own], nodes[graph.sharing[own] - start]
 
     def _uses(self, parameter: Parameter) -> list[Tensor]:
-        """Source and target of each element, `[2, elements]`, for each use of a parameter: tied ones have several."""
+        """Source and target of each element, `[2, elements]`, for each use of a parameter."""
         uses: list[Tensor] = []
         for block in self.parameter_graph.blocks:
             if block.parameter != parameter.name or block.elements is None:
@@ -120,10 +120,9 @@ class Lifting:
         graph = self.graph
         constant = graph.sharing >= graph.num_parameters
         source, target = graph.source[constant], graph.target[constant]
-        for level in range(1, int(graph.node_depth.max()) + 1):
-            reached = (graph.node_depth[target] == level) & (under[target] == UNKNOWN)
-            deepest_last = graph.node_depth[source[reached]].argsort(stable=True)
-            for term, neuron in zip(
-                source[reached][deepest_last].tolist(), target[reached][deepest_last].tolist()
-            ):
+        order = torch.argsort(graph.node_depth[source], stable=True)  # of several terms the deepest is last
+        order = order[torch.argsort(graph.node_depth[target[order]], stable=True)]
+        unknown = under == UNKNOWN
+        for term, neuron in zip(source[order].tolist(), target[order].tolist(), strict=True):
+            if unknown[neuron]:
                 under[neuron] = under[term]

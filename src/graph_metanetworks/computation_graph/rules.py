@@ -34,8 +34,22 @@ RULES: dict[str, Rule] = {}
 
 # operations that only move elements: they run on labels as they are
 MOVES = frozenset(
-    "view _unsafe_view reshape _reshape_alias t transpose permute expand squeeze unsqueeze slice select cat stack "
-    "split split_with_sizes unbind clone alias detach flip roll index_select diagonal unfold repeat movedim".split()
+    (
+        *("view", "_unsafe_view", "reshape", "_reshape_alias", "squeeze", "unsqueeze", "expand", "repeat"),
+        *(
+            "t",
+            "transpose",
+            "permute",
+            "movedim",
+            "flip",
+            "roll",
+            "slice",
+            "select",
+            "index_select",
+            "unfold",
+        ),
+        *("cat", "stack", "split", "split_with_sizes", "unbind", "diagonal", "clone", "alias", "detach"),
+    )
 )
 
 
@@ -90,9 +104,9 @@ class Call:
 
     def refuse(self, why: str = "there is no rule for it") -> UnsupportedOperation:
         return UnsupportedOperation(
-            f"{self.operation.func}, called {where(self.operation)}, has no place in a computation graph: {why}. "
-            "Computation graphs are for linear, convolution, bias, pooling (sum, mean), residual and pointwise "
-            "layers. The parameter graph, gmn.trace(model, x), takes any network."
+            f"{self.operation.func}, called {where(self.operation)}, has no place in a computation graph: "
+            f"{why}. Computation graphs are for linear, convolution, bias, pooling (sum, mean), residual and "
+            "pointwise layers. The parameter graph, gmn.trace(model, x), takes any network."
         )
 
 

@@ -1,7 +1,7 @@
 """The three updates of the paper's section 2.3 as blocks of their own, with functions of your own in them.
 
-`MessagePassing` is these three with MLPs, norms and residuals, made for speed. Here each function is free, and
-so is the order of the updates: they are blocks, to be composed.
+`MessagePassing` is these three with MLPs, norms and residuals, made for speed. Here each function is free,
+and so is the order of the updates: they are blocks, to be composed.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from torch_geometric.utils import scatter
 
 from graph_metanetworks.nn.state import Links, State
 
-# all tensors have one row for each node, edge or network; `context` is the global feature of the row's network
-Message = Callable[[Tensor, Tensor, Tensor, bool, Tensor | None], Tensor]  # receivers, senders, edges, along, context
+# All tensors have a row for each node, edge or network. The context is the global feature of the row's network.
+# receivers, senders, edges, whether messages go along the edges, context:
+Message = Callable[[Tensor, Tensor, Tensor, bool, Tensor | None], Tensor]
 NodeFunction = Callable[[Tensor, Tensor, Tensor | None], Tensor]  # nodes, messages, context
 EdgeFunction = Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]  # sources, targets, edges, context
 GlobalFunction = Callable[[Tensor, Tensor, Tensor], Tensor]  # globals, pooled nodes, pooled edges

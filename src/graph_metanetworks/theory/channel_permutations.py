@@ -1,7 +1,7 @@
 """Statement 4: permuting hidden channels of a CNN's computation graph is an automorphism (appendix B.3).
 
-Permuting the pixels of one channel is not. The converse, which the paper leaves open, is false: where a kernel
-is as large as a circular image, translating all pixels of one hidden channel is an automorphism too.
+Permuting the pixels of one channel is not. The converse, which the paper leaves open, is false: where kernels
+are as large as a circular image, translating all pixels of a hidden channel is an automorphism too.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ def permuted_channels(graph: ComputationGraph, generator: torch.Generator) -> Te
 
 def swapped_pixels(graph: ComputationGraph, random: Random) -> Tensor:
     """Two pixels of one hidden channel swapped."""
-    channels = [nodes for layer in hidden_layers(graph) for nodes in layer.numbered()[0].flatten(1) if len(nodes) > 2]
+    channels = [
+        nodes for layer in hidden_layers(graph) for nodes in layer.numbered()[0].flatten(1) if len(nodes) > 2
+    ]
     first, second = random.sample(random.choice(channels).tolist(), 2)
     permutation = torch.arange(graph.num_nodes)
     permutation[first], permutation[second] = second, first

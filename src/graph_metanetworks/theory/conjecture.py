@@ -1,4 +1,4 @@
-"""Statement 9, a conjecture of the paper (appendix B.5): automorphisms of a parameter graph keep the function.
+"""Statement 9, the paper's conjecture (appendix B.5): automorphisms of parameter graphs keep the function.
 
 A sampled automorphism of the parameter graph is lifted to the computation graph. The lift must meet the three
 conditions, move the weights as the parameter graph says, and keep the function.
@@ -7,6 +7,7 @@ conditions, move the weights as the parameter graph says, and keep the function.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import torch
 
@@ -19,14 +20,22 @@ from graph_metanetworks.trace.tracer import trace
 SAMPLES = 4
 
 
-def trials(seed: int, count: int) -> Iterator[Trial]:
+@dataclass(frozen=True)
+class Lifted(Trial):
+    """A trial that also says whether the parameter graph shows all automorphisms of the other."""
+
+    complete: bool
+
+
+def trials(seed: int, count: int) -> Iterator[Lifted]:
     for number, network in enumerate(networks(seed, count)):
         generator = torch.Generator().manual_seed(seed + number)
-        yield Trial(network.family, SAMPLES, lifted_change(network, generator, seed))
+        claimed, found = orders(network)
+        yield Lifted(network.family, SAMPLES, lifted_change(network, generator, seed), claimed == found)
 
 
 def lifted_change(network: Network, generator: torch.Generator, seed: int) -> float:
-    """The largest change by a lifted automorphism; infinite if one is no automorphism or moves other weights."""
+    """The largest change by a lifted automorphism; infinite if it is none, or moves other weights."""
     parameter_graph = trace(network.model, network.example(0))
     graph = computation_graph(network.model, network.shape)
     lifting = Lifting(parameter_graph, graph)

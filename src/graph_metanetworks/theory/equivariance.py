@@ -29,9 +29,12 @@ def trials(seed: int, count: int) -> Iterator[Trial]:
         generator = torch.Generator().manual_seed(seed + number)
         graph = computation_graph(network.model, network.shape)
         automorphism = AutomorphismGroup(graph).sample(generator)
-        errors = [on_computation_graph(graph, automorphism, metanetwork(level, options, seed)) for level in LEVELS]
+        errors = [
+            on_computation_graph(graph, automorphism, metanetwork(level, options, seed)) for level in LEVELS
+        ]
         errors += [
-            on_parameter_graph(network, metanetwork(level, options, seed), generator) for level in ("graph", "node")
+            on_parameter_graph(network, metanetwork(level, options, seed), generator)
+            for level in ("graph", "node")
         ]
         yield Trial(network.family, len(errors), max(errors))
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import cycle, islice
+from itertools import cycle, islice, pairwise
 from random import Random
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -32,10 +33,25 @@ def networks(seed: int, count: int, *families: str) -> Iterator[Network]:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(random.randrange(2**31))
             model, shape = FAMILIES[family](random)
-            model = model.double()
-            for parameter in model.parameters():  # biases that start as zeros would hide mistakes
-                nn.init.normal_(parameter, std=0.7)
-        yield Network(family, model, shape)
+            yield Network(family, _drawn(model), shape)
+
+
+def random_mlp(widths: list[int], random: Random, *, bias: bool = True) -> nn.Sequential:
+    """A multilayer perceptron in float64 with random weights."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(random.randrange(2**31))
+        return _drawn(mlp_of(widths, bias=bias))
+
+
+M = TypeVar("M", bound=nn.Module)
+
+
+def _drawn(model: M) -> M:
+    """Random weights and biases; biases that are zeros would hide mistakes."""
+    model = model.double()
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=0.7)
+    return model
 
 
 # ------------------------------------------------------------------ parts
@@ -91,16 +107,22 @@ class SumElements(nn.Module):
 Made = tuple[nn.Module, tuple[int, ...]]
 
 
-def mlp_of(widths: list[int], activation: Callable[[], nn.Module] = nn.ReLU, *, bias: bool = True) -> nn.Sequential:
+def mlp_of(
+    widths: list[int], activation: Callable[[], nn.Module] = nn.ReLU, *, bias: bool = True
+) -> nn.Sequential:
     """A multilayer perceptron with the given widths, inputs and outputs included."""
     layers: list[nn.Module] = []
-    for inputs, outputs in zip(widths, widths[1:], strict=False):
+    for inputs, outputs in pairwise(widths):
         layers += [nn.Linear(inputs, outputs, bias=bias), activation()]
     return nn.Sequential(*layers[:-1])
 
 
 def _mlp(random: Random, *, bias: bool = True) -> Made:
-    widths = [random.randint(1, 3), *(random.randint(2, 4) for _ in range(random.randint(1, 3))), random.randint(1, 3)]
+    widths = [
+        random.randint(1, 3),
+        *(random.randint(2, 4) for _ in range(random.randint(1, 3))),
+        random.randint(1, 3),
+    ]
     return mlp_of(widths, random.choice(ACTIVATIONS), bias=bias), (1, widths[0])
 
 
@@ -109,40 +131,48 @@ def _mlp_without_biases(random: Random) -> Made:
 
 
 def _cnn_1d(random: Random) -> Made:
-    first, second, length = random.randint(2, 3), random.randint(2, 3), random.randint(5, 7)
+    inputs, first, second = random.randint(1, 2), random.randint(2, 3), random.randint(2, 3)
     model = nn.Sequential(
-        nn.Conv1d(random.randint(1, 2), first, 3, padding=1),
+        nn.Conv1d(inputs, first, 3, padding=1),
         random.choice(ACTIVATIONS)(),
         nn.Conv1d(first, second, 2, stride=2),
         random.choice(ACTIVATIONS)(),
         nn.Conv1d(second, 2, 2),
     )
-    return model, (1, model[0].in_channels, length)
+    return model, (1, inputs, random.randint(5, 7))
 
 
-def cnn_2d(random: Random, **options: str) -> Made:
+def _cnn_2d(random: Random) -> Made:
     """Convolutions only, as in the paper's proposition on CNNs."""
-    first, second = random.randint(2, 3), random.randint(2, 3)
+    inputs, first, second = random.randint(1, 2), random.randint(2, 3), random.randint(2, 3)
     model = nn.Sequential(
-        nn.Conv2d(random.randint(1, 2), first, 3, padding=1, **options),
+        nn.Conv2d(inputs, first, 3, padding=1),
         random.choice(ACTIVATIONS)(),
         nn.Conv2d(first, second, 2, stride=random.randint(1, 2)),
         random.choice(ACTIVATIONS)(),
         nn.Conv2d(second, 2, random.randint(1, 2)),
     )
-    return model, (1, model[0].in_channels, 4, 4)
+    return model, (1, inputs, 4, 4)
 
 
 def _cnn_classifier(random: Random) -> Made:
     channels = random.randint(2, 4)
     model = nn.Sequential(
-        nn.Conv2d(1, channels, 2), nn.ReLU(), nn.Flatten(), nn.Linear(9 * channels, 3), nn.Tanh(), nn.Linear(3, 2)
+        nn.Conv2d(1, channels, 2),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(9 * channels, 3),
+        nn.Tanh(),
+        nn.Linear(3, 2),
     )
     return model, (1, 1, 4, 4)
 
 
 def _cnn_pooled(random: Random) -> Made:
-    channels, pool = random.randint(2, 4), random.choice([SumPool(), nn.Sequential(nn.AvgPool2d(3), nn.Flatten())])
+    channels, pool = (
+        random.randint(2, 4),
+        random.choice([SumPool(), nn.Sequential(nn.AvgPool2d(3), nn.Flatten())]),
+    )
     model = nn.Sequential(nn.Conv2d(2, channels, 2), nn.ReLU(), pool, nn.Linear(channels, 2))
     return model, (1, 2, 4, 4)
 
@@ -150,7 +180,12 @@ def _cnn_pooled(random: Random) -> Made:
 def _cnn_grouped(random: Random) -> Made:
     inner = random.randint(1, 2)
     model = nn.Sequential(
-        nn.Conv2d(2, 4, 1), nn.Tanh(), nn.Conv2d(4, 4 * inner, 2, groups=2), nn.ReLU(), SumPool(), nn.Linear(4 * inner, 2)
+        nn.Conv2d(2, 4, 1),
+        nn.Tanh(),
+        nn.Conv2d(4, 4 * inner, 2, groups=2),
+        nn.ReLU(),
+        SumPool(),
+        nn.Linear(4 * inner, 2),
     )
     return model, (1, 2, 3, 3)
 
@@ -164,19 +199,25 @@ def _residual_mlp(random: Random) -> Made:
 def _residual_cnn(random: Random) -> Made:
     stream, inner = random.randint(2, 3), random.randint(2, 3)
     branch = (nn.Conv2d(stream, inner, 3, padding=1), nn.ReLU(), nn.Conv2d(inner, stream, 1))
-    model = nn.Sequential(nn.Conv2d(1, stream, 2), nn.Tanh(), Residual(*branch), nn.ReLU(), SumPool(), nn.Linear(stream, 2))
+    model = nn.Sequential(
+        nn.Conv2d(1, stream, 2), nn.Tanh(), Residual(*branch), nn.ReLU(), SumPool(), nn.Linear(stream, 2)
+    )
     return model, (1, 1, 4, 4)
 
 
 def _residual_linear(random: Random) -> Made:
     """A residual connection around one linear layer."""
     stream = random.randint(2, 4)
-    return nn.Sequential(nn.Linear(2, stream), Residual(nn.Linear(stream, stream)), nn.ReLU(), nn.Linear(stream, 1)), (1, 2)
+    return nn.Sequential(
+        nn.Linear(2, stream), Residual(nn.Linear(stream, stream)), nn.ReLU(), nn.Linear(stream, 1)
+    ), (1, 2)
 
 
 def _deep_sets(random: Random) -> Made:
     hidden = random.randint(2, 4)
-    model = nn.Sequential(DeepSets(2, hidden), nn.ReLU(), DeepSets(hidden, 3), nn.Tanh(), SumElements(), nn.Linear(3, 2))
+    model = nn.Sequential(
+        DeepSets(2, hidden), nn.ReLU(), DeepSets(hidden, 3), nn.Tanh(), SumElements(), nn.Linear(3, 2)
+    )
     return model, (1, random.randint(2, 3), 2)
 
 
@@ -190,7 +231,7 @@ FAMILIES: dict[str, Callable[[Random], Made]] = {
     "mlp": _mlp,
     "mlp without biases": _mlp_without_biases,
     "cnn, one-dimensional": _cnn_1d,
-    "cnn, convolutions only": cnn_2d,
+    "cnn, convolutions only": _cnn_2d,
     "cnn, flattened": _cnn_classifier,
     "cnn, pooled": _cnn_pooled,
     "cnn, grouped": _cnn_grouped,

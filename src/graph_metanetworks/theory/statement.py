@@ -10,7 +10,7 @@ TOLERANCE = 1e-10  # in float64
 
 @dataclass(frozen=True)
 class Trial:
-    """One network, or one pair of them: how many cases were checked, and the largest error or count of wrong ones."""
+    """One network: how many cases were checked, and the largest error or the number of wrong ones."""
 
     family: str
     cases: int
@@ -64,7 +64,12 @@ class Finding:
 
     def row(self) -> tuple[str, ...]:
         """Networks, cases, error and verdict, as text."""
-        return (f"{len(self.trials)}", f"{self.cases:,} {self.statement.cases}", self._shown(), self._verdict())
+        return (
+            f"{len(self.trials)}",
+            f"{self.cases:,} {self.statement.cases}",
+            self._shown(),
+            self._verdict(),
+        )
 
     def _shown(self) -> str:
         return f"{self.error:,.0f} wrong" if self.statement.counts else f"{self.error:.1e}"
