@@ -14,7 +14,7 @@ from torch_geometric.utils import scatter
 
 from graph_metanetworks.nn.state import Links, State
 
-# All tensors have a row for each node, edge or network. The context is the global feature of the row's network.
+# All tensors have a row for each node, edge or network; the context is the global feature of its network.
 # receivers, senders, edges, whether messages go along the edges, context:
 Message = Callable[[Tensor, Tensor, Tensor, bool, Tensor | None], Tensor]
 NodeFunction = Callable[[Tensor, Tensor, Tensor | None], Tensor]  # nodes, messages, context

@@ -156,7 +156,7 @@ def with_bias_nodes(pair: Pair) -> float:
 def differs(encoded: Encoded, node: int) -> bool:
     """Whether a node of the first network sees anything else in one layer than that of the second.
 
-    A layer's result at a node, and on its self-loop, is a function of this view, whatever the functions in it.
+    A layer's result at a node and on its self-loop is a function of this view, whatever functions are in it.
     """
     links = Links(encoded.batch)
     size = encoded.batch.num_nodes // 2
@@ -165,7 +165,7 @@ def differs(encoded: Encoded, node: int) -> bool:
 
 
 def view(nodes: Tensor, links: Links, node: int) -> Tensor:
-    """All that a layer's messages and updates at a node are computed from, in an order of no consequence.
+    """All that the messages and updates of a layer at a node are computed from, in a fixed order.
 
     First its own state; then a row for each edge into or out of it: direction, the other end's state, the
     weight, the kind.

@@ -88,7 +88,7 @@ def npnfn(state_dict: dict[str, Tensor], coefficients: Coefficients) -> dict[str
 
 
 def _padded(state_dict: dict[str, Tensor], layers: int) -> tuple[list[Tensor], list[Tensor]]:
-    """Weights and biases by layer; those that there are not, `W[0]`, `W[L + 1]` and `b[0]`, have zero sums."""
+    """Weights and biases by layer; `W[0]`, `W[L + 1]` and `b[0]`, which do not exist, have zero sums."""
     W = [state_dict[_name(layer, "weight")] for layer in range(1, layers + 1)]
     inputs, outputs = W[0].shape[1], W[-1].shape[0]
     W = [W[0].new_zeros(inputs, 0), *W, W[0].new_zeros(0, outputs)]
