@@ -348,7 +348,7 @@ def test_samples_are_spread_over_the_group():
 
 
 def test_channels_of_a_circular_image_can_be_translated():
-    """The converse of the proposition on CNNs is false: there are more automorphisms than those of channels."""
+    """The converse of the proposition on CNNs is false: channels do not give all automorphisms."""
     convolutions = [Conv1d(*channels, 3, padding=1, padding_mode="circular") for channels in ((1, 2), (2, 1))]
     model = randomised(nn.Sequential(convolutions[0], nn.ReLU(), convolutions[1]))
     graph = gmn.computation_graph(model, (1, 1, 3))
