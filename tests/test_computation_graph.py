@@ -28,6 +28,14 @@ def through_a_view(x, layer):
     return y
 
 
+def by_constants(x, layer):
+    """A constant that is changed after it was used."""
+    factor = torch.full((2,), 3.0, dtype=x.dtype)
+    y = layer(x) * factor
+    factor.mul_(5)
+    return y * factor + torch.zeros(2)
+
+
 def shifted(x, first, second):
     return second(torch.roll(torch.cat([first(x), x], dim=1), 1, 1))
 
@@ -87,6 +95,11 @@ CASES = {
     ),
     "moved about": (Composed(shifted, Linear(2, 3), Linear(5, 2)), (1, 2)),
     "padded with zeros": (Composed(lambda x, a: a(F.pad(x, (1, 1)).relu()), Linear(4, 2)), (1, 2)),
+    "changing constants": (Composed(by_constants, Linear(3, 2)), (1, 3)),
+    "weights first": (
+        Composed(lambda x, a, b: b.weight * a(x), Linear(3, 4), Linear(4, 1, bias=False)),
+        (1, 3),
+    ),
     "dropout": (nn.Sequential(Linear(2, 3), nn.Dropout(), Linear(3, 1)), (1, 2)),
 }
 
@@ -196,15 +209,30 @@ def test_depth_is_the_longest_path():
 # ------------------------------------------------------------------ what is refused
 
 REFUSED = {
+    "products of weights": (
+        Composed(lambda x, a, b: x @ (a.weight * b.weight).T, *(Linear(2, 2, bias=False) for _ in range(2))),
+        (1, 2),
+        "in the place of",
+    ),
+    "padded weights": (
+        Composed(lambda x, a: x @ F.pad(a.weight, (0, 1)).T, Linear(2, 2, bias=False)),
+        (1, 3),
+        "in the place of weights",
+    ),
+    "constant bias": (
+        Composed(lambda x, a: F.conv1d(x, a.weight[..., None], torch.ones(2)), Linear(2, 2, bias=False)),
+        (1, 2, 3),
+        "in the place of weights",
+    ),
     "layer norm": (nn.Sequential(Linear(2, 3), nn.LayerNorm(3)), (1, 2), "native_layer_norm.*in '1'"),
     "max pool": (nn.Sequential(Conv2d(1, 1, 1), nn.MaxPool2d(2)), (1, 1, 4, 4), "max_pool2d"),
-    "gate": (Composed(lambda x, a: a(x) * a(x).sigmoid(), Linear(2, 2)), (1, 2), "does not multiply neurons"),
-    "attention": (Composed(lambda x, a: a(x) @ a(x).T, Linear(2, 2)), (1, 2), "does not multiply neurons"),
+    "gate": (Composed(lambda x, a: a(x) * a(x).sigmoid(), Linear(2, 2)), (1, 2), "in the place of"),
+    "attention": (Composed(lambda x, a: a(x) @ a(x).T, Linear(2, 2)), (1, 2), "in the place of"),
     "transposed": (nn.ConvTranspose1d(1, 1, 2), (1, 1, 3), "transposed"),
     "changed weight": (
         Composed(lambda x, a: x @ a.weight.relu().T, Linear(2, 2, bias=False)),
         (1, 2),
-        "changes weights",
+        "in the place of neurons",
     ),
     "negative bias": (Composed(lambda x, a: x @ a.weight.T - a.bias, Linear(2, 2)), (1, 2), "as a bias"),
     "constant": (
@@ -249,7 +277,7 @@ def test_unused_parameters_and_strange_results_are_refused():
         gmn.computation_graph(unused, (1, 2))
     with pytest.raises(gmn.TraceError, match="returned a tuple"):
         gmn.computation_graph(Composed(lambda x, a: (a(x), x), Linear(2, 2)), (1, 2))
-    with pytest.raises(gmn.TraceError, match=r"raised RuntimeError in '0'.*model\(torch.zeros\(\(1, 3\)\)\)"):
+    with pytest.raises(gmn.TraceError, match=r"raised RuntimeError.*model\(torch.zeros\(\(1, 3\)\)\)"):
         gmn.computation_graph(mlp_of([2, 2]), (1, 3))
     with pytest.raises(gmn.TraceError, match="does not depend on its input"):
         gmn.computation_graph(Composed(lambda x, a: torch.ones(2), Linear(2, 2)), (1, 2))

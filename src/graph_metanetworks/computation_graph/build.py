@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, ExitStack
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from graph_metanetworks.computation_graph.builder import Builder, Edges
 from graph_metanetworks.computation_graph.contraction import contract, renumbered
 from graph_metanetworks.computation_graph.graph import ComputationGraph
-from graph_metanetworks.computation_graph.rules import Call, run
+from graph_metanetworks.computation_graph.rules import ZEROS, Call, run
 from graph_metanetworks.errors import TooLarge, TraceError, UnsupportedOperation, UnusedParameters
 from graph_metanetworks.graph import Parameter
 from graph_metanetworks.trace.checks import check
@@ -36,7 +37,12 @@ def computation_graph(
     functions. Networks with more than `max_edges` edges are refused before anything is built.
     """
     check(model)
-    tape, x, result = _recorded(model, tuple(input_shape), max_edges)
+    like = next(model.parameters())
+    x = torch.zeros(tuple(input_shape), dtype=like.dtype, device=like.device)
+    _check_size(model, x, max_edges)
+    tape = Tape(lambda func: True, snapshot=True)  # constants as they were when they were used
+    with tape.following(model, lambda *_: False):
+        result = _run(model, x, WatchEscapes(tape), tape)
     parameters, tensors = _parameters(model)
     builder = Builder(parameters)
     labels = {tape.ref(x).key: builder.layer("input", "input", x.shape)}
@@ -53,44 +59,39 @@ def computation_graph(
     return _finished(builder, model, tensors)
 
 
-def _recorded(model: nn.Module, shape: tuple[int, ...], max_edges: int) -> tuple[Tape, Tensor, Tensor]:
-    """One forward pass on zeros, after counting the multiplications that it would be."""
-    like = next(model.parameters(), torch.zeros(()))
-    x = torch.zeros(shape, dtype=like.dtype, device=like.device)
-    tape = Tape(lambda func: True)
-    counter = FlopCounterMode(display=False)
-    with (
-        untouched(model),
-        plain_kernels(),
-        tape.following(model, lambda *_: False),
-        WatchEscapes(tape),
-        counter,
-        tape,
-    ):
+def _run(model: nn.Module, x: Tensor, *modes: AbstractContextManager) -> Tensor:
+    """One forward pass under the given modes."""
+    with untouched(model), plain_kernels(), ExitStack() as stack:
+        for mode in modes:
+            stack.enter_context(mode)
         try:
             result = model(x)
         except Exception as error:
             raise TraceError(
-                f"{type(model).__name__} raised {type(error).__name__} in '{tape.path}': {error}. Check that "
-                f"model(torch.zeros({shape})) runs."
+                f"{type(model).__name__} raised {type(error).__name__}: {error}. Check that "
+                f"model(torch.zeros({tuple(x.shape)})) runs."
             ) from error
     if not isinstance(result, Tensor):
         raise TraceError(
             f"{type(model).__name__} returned a {type(result).__name__}, but a computation graph has one "
             "tensor as its output. Wrap the network in a module that picks one."
         )
-    edges = (
-        counter.get_total_flops() // 2
-    )  # an edge is one multiplication; a flop is half of one with its sum
+    return result
+
+
+def _check_size(model: nn.Module, x: Tensor, max_edges: int) -> None:
+    """Refuse a network with too many edges: it has one for each multiplication with a weight."""
+    counter = FlopCounterMode(display=False)
+    _run(model, x, counter)
+    edges = counter.get_total_flops() // 2  # a multiplication and an addition are two
     if edges > max_edges:
         raise TooLarge(
             f"the computation graph of {type(model).__name__} would have about {edges:,} edges for inputs of "
-            f"shape {shape}, more than max_edges={max_edges:,}: shared weights are repeated wherever they "
-            f"are used. Its parameter graph, gmn.trace(model, x), has one edge for each of its "
+            f"shape {tuple(x.shape)}, more than max_edges={max_edges:,}: shared weights are repeated "
+            f"wherever they are used. Its parameter graph, gmn.trace(model, x), has one edge for each of its "
             f"{sum(p.numel() for p in model.parameters()):,} parameters, whatever the input. Use that, or "
             "pass a smaller input_shape or a larger max_edges."
         )
-    return tape, x, result
 
 
 def _parameters(model: nn.Module) -> tuple[list[Parameter], Sequence[Tensor]]:
@@ -110,8 +111,7 @@ def _apply(builder: Builder, operation: Operation, labels: dict[int, Tensor]) ->
     call = Call(builder, operation, labels)
     if isinstance(operation.func, Escape):
         raise call.refuse("it hands values to Python, where they cannot be followed")
-    makes_zeros = call.name in ("empty", "zeros", "full")
-    if not makes_zeros and not any(ref.key in labels for ref in operation.inputs):
+    if call.name not in ZEROS and not any(ref.key in labels for ref in operation.inputs):
         return
     results = run(call)
     results = [results] if isinstance(results, Tensor) else list(results)
@@ -130,18 +130,7 @@ def _finished(builder: Builder, model: nn.Module, tensors: Sequence[Tensor]) -> 
     layers, edges = contract(builder.layers, edges, int(builder.constant(1.0)))
     layers, edges = renumbered(layers, edges)
     weights = torch.cat([tensor.detach().double().reshape(-1).cpu() for tensor in tensors])
-    reached = torch.zeros(len(weights), dtype=torch.bool)
-    reached[edges.weight[edges.weight >= 0]] = True
-    unused = [
-        p.name
-        for p, start in zip(builder.parameters, builder.starts().values(), strict=True)
-        if not bool(reached[start : start + p.numel].any())
-    ]
-    if unused:
-        raise UnusedParameters(
-            f"the output of {type(model).__name__} does not depend on {', '.join(unused)}. Remove them from "
-            "the network: they have no edge in its computation graph."
-        )
+    _check_used(builder, edges, type(model).__name__)
     sharing, constants = _classes(edges.weight, list(builder.constants), len(weights))
     return ComputationGraph(
         layers=tuple(layers),
@@ -153,6 +142,19 @@ def _finished(builder: Builder, model: nn.Module, tensors: Sequence[Tensor]) -> 
         constants=constants,
         name=type(model).__name__,
     )
+
+
+def _check_used(builder: Builder, edges: Edges, name: str) -> None:
+    used = edges.weight[edges.weight >= 0]
+    unused = []
+    for parameter, start in zip(builder.parameters, builder.starts().values(), strict=True):
+        if not bool(((used >= start) & (used < start + parameter.numel)).any()):
+            unused.append(parameter.name)
+    if unused:
+        raise UnusedParameters(
+            f"the output of {name} does not depend on {', '.join(unused)}. Remove them from the network: they "
+            "have no edge in its computation graph."
+        )
 
 
 def _classes(weight: Tensor, constants: list[float], first: int) -> tuple[Tensor, Tensor]:

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import prod
 
 import torch
 from torch import Tensor
 
-from graph_metanetworks.computation_graph.graph import IDENTITY, Kind, Layer, Pointwise
+from graph_metanetworks.computation_graph.graph import IDENTITY, Kind, Layer, Pointwise, first_elements
 from graph_metanetworks.graph import Parameter
 
 NOTHING = -1  # the label of a zero that no neuron stands for, such as padding
@@ -92,15 +91,11 @@ class Builder:
 
     def starts(self) -> dict[str, int]:
         """The first element of each parameter, where all are laid end to end."""
-        starts, total = {}, 0
-        for parameter in self.parameters:
-            starts[parameter.name] = total
-            total += parameter.numel
-        return starts
+        return first_elements(self.parameters)
 
     def parameter_label(self, parameter: Parameter, strides: Sequence[int]) -> Tensor:
         """The label of a parameter, laid out in memory as it is."""
         start = self.starts()[parameter.name]
-        elements = torch.arange(start, start + prod(parameter.shape)).view(parameter.shape)
+        elements = torch.arange(start, start + parameter.numel).view(parameter.shape)
         label = torch.empty_strided(parameter.shape, tuple(strides), dtype=torch.int64)
         return label.copy_(element_labels(elements))

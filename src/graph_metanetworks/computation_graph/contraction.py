@@ -19,17 +19,11 @@ from graph_metanetworks.computation_graph.graph import IDENTITY, Layer
 def contract(layers: list[Layer], edges: Edges, one: int) -> tuple[list[Layer], Edges]:
     """Layers and edges after all mergers; `one` is the class of the constant 1. Node numbers stay."""
     layers = list(layers)
-    merged = True
-    while merged:
-        merged = False
-        for into in list(layers):
-            first = _merges(layers, edges, into, one)
-            if first is None:
-                continue
-            edges = _redirected(edges, first, into)
-            layers[layers.index(into)] = replace(into, name=first.name)
-            layers.remove(first)
-            merged = True
+    while merger := _next_merger(layers, edges, one):
+        layer, into = merger
+        edges = _redirected(edges, layer, into)
+        layers[layers.index(into)] = replace(into, name=layer.name)
+        layers.remove(layer)
     return layers, edges
 
 
@@ -44,16 +38,36 @@ def renumbered(layers: list[Layer], edges: Edges) -> tuple[list[Layer], Edges]:
     return found, Edges(number[edges.source], number[edges.target], edges.weight)
 
 
-def _merges(layers: list[Layer], edges: Edges, into: Layer, one: int) -> Layer | None:
-    """The layer of sums that goes into a layer: the deepest that leads there, as in parameter graphs."""
-    before = edges.source[_inside(edges.target, into)]
-    sources = [layer for layer in layers if bool(_inside(before, layer).any())]
-    depths = _depths(layers, edges)
-    deepest = max((depths[layer.start] for layer in sources), default=0)
-    chosen = [layer for layer in sources if depths[layer.start] == deepest]
-    if len(chosen) != 1 or not _feeds_only(chosen[0], into, edges, one):
-        return None
-    return chosen[0] if _is_simple(_redirected(edges, chosen[0], into), into) else None
+def _next_merger(layers: list[Layer], edges: Edges, one: int) -> tuple[Layer, Layer] | None:
+    """A layer of sums, and the layer that it goes into.
+
+    It must be the deepest of all that lead there. Parameter graphs, too, draw a residual edge from the
+    shallower summand to the deeper one, and give sums of equally deep ones nodes of their own.
+    """
+    before = _layers_before(layers, edges)
+    depths: dict[int, int] = {}
+    for place in range(len(layers)):  # in the order in which they were computed, except for bias nodes
+        depths[place] = max((depths.get(source, 0) + 1 for source in before[place]), default=0)
+    for place, into in enumerate(layers):
+        deepest = max((depths[source] for source in before[place]), default=0)
+        chosen = [layers[source] for source in before[place] if depths[source] == deepest]
+        if len(chosen) != 1 or not _feeds_only(chosen[0], into, edges, one):
+            continue
+        if _is_simple(_redirected(edges, chosen[0], into), into):
+            return chosen[0], into
+    return None
+
+
+def _layers_before(layers: list[Layer], edges: Edges) -> list[list[int]]:
+    """For each layer the places in the list of those that edges lead from."""
+    place = torch.full((max(layer.nodes.stop for layer in layers),), -1)
+    for number, layer in enumerate(layers):
+        place[layer.nodes] = number
+    joined = torch.stack([place[edges.target], place[edges.source]], dim=1).unique(dim=0)
+    before: list[list[int]] = [[] for _ in layers]
+    for target, source in joined.tolist():
+        before[target].append(source)
+    return before
 
 
 def _feeds_only(layer: Layer, into: Layer, edges: Edges, one: int) -> bool:
@@ -86,15 +100,3 @@ def _is_simple(edges: Edges, layer: Layer) -> bool:
 
 def _inside(nodes: Tensor, layer: Layer) -> Tensor:
     return (nodes >= layer.nodes.start) & (nodes < layer.nodes.stop)
-
-
-def _depths(layers: list[Layer], edges: Edges) -> dict[int, int]:
-    """Longest path to each layer, by its first node. Layers come in the order in which they were computed."""
-    depths: dict[int, int] = {}
-    for layer in layers:
-        before = edges.source[_inside(edges.target, layer)]
-        found = [
-            depths[one.start] for one in layers if one.start in depths and bool(_inside(before, one).any())
-        ]
-        depths[layer.start] = max(found, default=-1) + 1
-    return depths

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
@@ -61,6 +61,12 @@ class Layer:
     def numbered(self) -> Tensor:
         """The numbers of its nodes in the shape of the operation's result."""
         return torch.arange(self.start, self.start + self.size).view(self.shape)
+
+
+def first_elements(parameters: Sequence[Parameter]) -> dict[str, int]:
+    """The number of each parameter's first element, where all are laid end to end."""
+    ends = accumulate(parameter.numel for parameter in parameters)
+    return {parameter.name: end - parameter.numel for parameter, end in zip(parameters, ends, strict=True)}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -214,9 +220,7 @@ class ComputationGraph:
 
     def starts(self) -> dict[str, int]:
         """The first sharing class of each parameter."""
-        sizes = [parameter.numel for parameter in self.parameters]
-        names = [parameter.name for parameter in self.parameters]
-        return dict(zip(names, accumulate(sizes, initial=0), strict=False))
+        return first_elements(self.parameters)
 
     # -------------------------------------------------------------- automorphisms
 

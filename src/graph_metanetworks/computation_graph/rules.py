@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
 from graph_metanetworks.computation_graph.builder import (
+    FIRST_ELEMENT,
     NOTHING,
     Builder,
     element_labels,
@@ -36,21 +37,14 @@ RULES: dict[str, Rule] = {}
 MOVES = frozenset(
     (
         *("view", "_unsafe_view", "reshape", "_reshape_alias", "squeeze", "unsqueeze", "expand", "repeat"),
-        *(
-            "t",
-            "transpose",
-            "permute",
-            "movedim",
-            "flip",
-            "roll",
-            "slice",
-            "select",
-            "index_select",
-            "unfold",
-        ),
-        *("cat", "stack", "split", "split_with_sizes", "unbind", "diagonal", "clone", "alias", "detach"),
+        *("t", "transpose", "permute", "movedim", "flip", "roll", "diagonal", "unfold"),
+        *("slice", "select", "index_select", "split", "split_with_sizes", "unbind", "cat", "stack"),
+        *("clone", "alias", "detach"),
     )
 )
+
+
+ZEROS = ("zeros", "empty")  # made from nothing; memory that is not written to is taken to be zeros
 
 
 def rule(*names: str) -> Callable[[Rule], Rule]:
@@ -79,21 +73,37 @@ class Call:
         return functional_name(self.operation.func).split("::")[1]
 
     def __getitem__(self, argument: str) -> Any:
-        schema = self.operation.func._schema.arguments
-        for position, declared in enumerate(schema):
+        for position, declared in enumerate(self.operation.func._schema.arguments):
             if declared.name == argument:
                 default = self.operation.kwargs.get(argument, declared.default_value)
                 return self.operation.args[position] if position < len(self.operation.args) else default
         raise KeyError(argument)
 
+    def get(self, argument: str) -> Any:
+        """An argument that not every overload has, or None."""
+        names = [declared.name for declared in self.operation.func._schema.arguments]
+        return self[argument] if argument in names else None
+
     @property
     def shape(self) -> tuple[int, ...]:
         return refs(self.operation.outputs)[0].shape
 
-    def label(self, argument: str | TensorRef) -> Tensor | None:
+    def label(self, argument: str) -> Tensor | None:
         """The label of a tensor; None for a number, a constant, or no tensor."""
-        ref = self[argument] if isinstance(argument, str) else argument
+        ref = self.get(argument)
         return self.labels.get(ref.key) if isinstance(ref, TensorRef) else None
+
+    def neurons(self, label: Tensor | None) -> Tensor:
+        """A label that must be one of neurons (and zeros)."""
+        if label is None or holds_elements(label):
+            raise self.refuse("it is given weights or constants in the place of neurons")
+        return label
+
+    def elements(self, label: Tensor | None) -> Tensor:
+        """The elements of parameters of a label, which must have nothing else."""
+        if label is None or bool((label > FIRST_ELEMENT).any()):
+            raise self.refuse("it is given neurons or constants in the place of weights")
+        return element_labels(label)
 
     def layer(self, activation: Pointwise = IDENTITY) -> Tensor:
         """New nodes for the result."""
@@ -134,10 +144,8 @@ def _moved(call: Call) -> Tensor | Sequence[Tensor]:
 # ------------------------------------------------------------------ tensors without neurons
 
 
-@rule("empty", "zeros", "new_empty", "new_zeros", "empty_like", "zeros_like", "zero", "full", "fill")
+@rule(*ZEROS, "new_empty", "new_zeros", "empty_like", "zeros_like", "zero")
 def nothing(call: Call) -> Tensor:
-    if call.name in ("full", "fill") and call["fill_value" if call.name == "full" else "value"] != 0:
-        raise call.refuse("only zeros stand for no neuron")
     return torch.full(call.shape, NOTHING)
 
 
@@ -194,24 +202,21 @@ def _product(
     """Nodes for `[n, k] @ [k, m]`, of which one factor is made of neurons and the other of weights."""
     if left is None or right is None:
         raise call.refuse("a factor is a constant")
-    pairs = (left[..., :, None, :], right.transpose(-1, -2)[..., None, :, :])  # [n, 1, k], [1, m, k]
-    neurons = [part for part in pairs if holds_nodes(part) and not holds_elements(part)]
-    weights = [part for part in pairs if holds_elements(part) and not holds_nodes(part)]
-    if len(neurons) != 1 or len(weights) != 1:
-        raise call.refuse("it does not multiply neurons with weights")
+    neurons, weights = left[..., :, None, :], right.transpose(-1, -2)[..., None, :, :]  # [n, 1, k], [1, m, k]
+    if holds_nodes(weights):
+        neurons, weights = weights, neurons
+    elements = call.elements(weights)
     out = call.layer()
-    targets = out.view(*(shape or call.shape), 1)
-    call.builder.join(targets, neurons[0], element_labels(weights[0]))
+    call.builder.join(out.view(*(shape or call.shape), 1), call.neurons(neurons), elements)
     return out
 
 
 @rule("convolution")
 def convolution(call: Call) -> Tensor:
-    neurons, weights, bias = call.label("input"), call.label("weight"), call.label("bias")
     if call["transposed"]:
         raise call.refuse("transposed convolutions are not among its layers")
-    if neurons is None or weights is None or not holds_nodes(neurons) or not holds_elements(weights):
-        raise call.refuse("it does not multiply neurons with weights")
+    neurons, weights = call.neurons(call.label("input")), call.elements(call.label("weight"))
+    bias = None if call["bias"] is None else call.elements(call.label("bias"))
     groups, dims = call["groups"], weights.dim() - 2
     seen = windows(neurons, weights.shape[2:], call["stride"], call["padding"], call["dilation"])
     # neurons and weights as [batch, group, channel out, *place, channel in, *tap]
@@ -220,9 +225,9 @@ def convolution(call: Call) -> Tensor:
     taps = taps.view(*taps.shape[:3], *[1] * dims, *taps.shape[3:])
     out = call.layer()
     targets = out.unflatten(1, (groups, -1)).view(*seen.shape[:2], -1, *call.shape[2:], *[1] * (dims + 1))
-    call.builder.join(targets, seen, element_labels(taps))
+    call.builder.join(targets, seen, taps)
     if bias is not None:
-        call.builder.add_bias(out, element_labels(bias).view(-1, *[1] * dims))
+        call.builder.add_bias(out, bias.view(-1, *[1] * dims))
     return out
 
 
@@ -260,10 +265,10 @@ def added(call: Call) -> Tensor:
 
 def _add(call: Call, out: Tensor, term: Tensor | None, sign: float = 1) -> None:
     """One more term in the sums of some nodes: neurons, or a parameter as their bias."""
-    if term is None or (holds_elements(term) and (holds_nodes(term) or sign != 1)):
+    if term is None or (holds_elements(term) and sign != 1):
         raise call.refuse("only neurons can be added, and parameters as a bias")
     if holds_elements(term):
-        call.builder.add_bias(out, element_labels(term))
+        call.builder.add_bias(out, call.elements(term))
         return
     call.join(out, term, sign)
 
@@ -271,33 +276,32 @@ def _add(call: Call, out: Tensor, term: Tensor | None, sign: float = 1) -> None:
 @rule("mul", "div")
 def scaled(call: Call) -> Tensor:
     """Neurons times a constant, or each times a weight of its own."""
-    first, second = call.label("self"), call.label("other")
-    if call.name == "mul" and second is not None and holds_elements(second) and first is not None:
+    first, second, other = call.label("self"), call.label("other"), call["other"]
+    if call.name == "mul" and first is not None and second is not None:
+        neurons, weights = (first, second) if holds_nodes(first) else (second, first)
+        elements = call.elements(weights)
         out = call.layer()
-        call.builder.join(out, first, element_labels(second))
+        call.builder.join(out, call.neurons(neurons), elements)
         return out
-    if second is not None or first is None:
+    if second is not None:
         raise call.refuse("it does not multiply neurons with weights or constants")
-    other = call["other"]
-    factor = (
-        other.value.double() if isinstance(other, TensorRef) else torch.tensor(other, dtype=torch.float64)
-    )
-    out = call.layer()
-    call.join(out, first, factor if call.name == "mul" else 1 / factor)
+    factor = torch.as_tensor(other.value if isinstance(other, TensorRef) else other, dtype=torch.float64)
+    neurons, out = call.neurons(first), call.layer()
+    call.join(out, neurons, factor if call.name == "mul" else 1 / factor)
     return out
 
 
 @rule("neg")
 def negated(call: Call) -> Tensor:
-    out = call.layer()
-    call.join(out, _neurons(call), -1)
+    neurons, out = call.neurons(call.label("self")), call.layer()
+    call.join(out, neurons, -1)
     return out
 
 
 @rule("sum", "mean")
 def pooled(call: Call) -> Tensor:
-    label = _neurons(call)
-    dims = _argument(call, "dim") or list(range(label.dim()))
+    label = call.neurons(call.label("self"))
+    dims = call.get("dim") or list(range(label.dim()))
     dims = sorted(dim % label.dim() for dim in dims)
     kept = [dim for dim in range(label.dim()) if dim not in dims]
     summed = label.permute(*kept, *dims).flatten(len(kept)) if dims else label[..., None]
@@ -309,7 +313,7 @@ def pooled(call: Call) -> Tensor:
 
 @rule("avg_pool2d", "avg_pool3d")
 def average_pooled(call: Call) -> Tensor:
-    label, dims = _neurons(call), 2 if call.name == "avg_pool2d" else 3
+    label, dims = call.neurons(call.label("self")), 2 if call.name == "avg_pool2d" else 3
     kernel, stride, padding = (_each(call[key], dims) for key in ("kernel_size", "stride", "padding"))
     if call["ceil_mode"] or (any(padding) and not call["count_include_pad"]):
         raise call.refuse("it divides by different numbers at the border")
@@ -323,20 +327,12 @@ def _each(value: Sequence[int], dims: int) -> list[int]:
     return list(value) * dims if len(value) == 1 else list(value)
 
 
-def _argument(call: Call, name: str) -> Any:
-    """An argument that not every overload has."""
-    try:
-        return call[name]
-    except KeyError:
-        return None
-
-
 # ------------------------------------------------------------------ nonlinearities
 
 
 def pointwise(call: Call) -> Tensor:
     """A nonlinearity of one tensor."""
-    label = _neurons(call)
+    label = call.neurons(call.label("self"))
     if len(call.operation.inputs) > 1:
         raise call.refuse("it combines tensors in a way that is neither a sum nor a product with weights")
     packet = getattr(torch.ops.aten, call.name)
@@ -348,10 +344,3 @@ def pointwise(call: Call) -> Tensor:
     out = call.layer(activation)
     call.join(out, label)
     return torch.where(label == NOTHING, NOTHING, out)
-
-
-def _neurons(call: Call) -> Tensor:
-    label = call.label("self")
-    if label is None or holds_elements(label):
-        raise call.refuse("it changes weights, not neurons")
-    return label
