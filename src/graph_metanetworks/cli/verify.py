@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from graph_metanetworks.theory.statement import Finding, Statement, Trial
 from graph_metanetworks.theory.verify import NETWORKS, STATEMENTS, evidence, table
@@ -36,16 +36,17 @@ def verify(
 
 
 def _with_progress(seed: int, networks: int, chosen: list[Statement]) -> list[Finding]:
-    """Bars on standard error, which vanish: what is printed is the tables."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    """A bar on standard error, which vanishes: what is printed is the tables."""
+    columns = (BarColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("")
+        task = progress.add_task("", total=len(chosen))
 
         def on_trial(statement: Statement, trial: Trial | None) -> None:
+            done = chosen.index(statement)
             if trial is None:
-                progress.reset(task)
+                progress.update(task, completed=done + 1)
                 return
-            progress.update(task, description=statement.text, total=networks)
-            progress.advance(task)
+            progress.update(task, description=f"{statement.number}: {statement.text}")
+            progress.advance(task, 1 / networks)
 
         return try_all(seed, networks, statements=chosen, on_trial=on_trial)

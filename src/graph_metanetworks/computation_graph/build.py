@@ -152,8 +152,8 @@ def _check_used(builder: Builder, edges: Edges, name: str) -> None:
             unused.append(parameter.name)
     if unused:
         raise UnusedParameters(
-            f"the output of {name} does not depend on {', '.join(unused)}. Remove them from the network: they "
-            "have no edge in its computation graph."
+            f"the output of {name} does not depend on {', '.join(unused)}. Remove them from the network: "
+            "they have no edge in its computation graph."
         )
 
 

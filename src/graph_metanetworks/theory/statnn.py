@@ -25,8 +25,7 @@ from graph_metanetworks.trace.tracer import trace
 
 QUANTILES = torch.tensor([0, 0.25, 0.5, 0.75, 1], dtype=torch.float64)
 STATISTICS = 2 + len(QUANTILES)
-PAIR = 2  # orders above and below each quantile
-MIDDLES = len(QUANTILES) * PAIR
+ORDERS = 2 * len(QUANTILES)  # the weights below and above each quantile
 LARGEST = torch.finfo(torch.float64).max
 
 
@@ -71,7 +70,7 @@ def statistics(weights: Tensor) -> Tensor:
 def as_metanetwork(layers: int, head: nn.Module) -> GraphMetanetwork:
     """Two layers for moments, 64 of bisection, one that turns all into statistics, and StatNN's MLP."""
     tensors = 2 * layers
-    columns = 3 + PAIR * MIDDLES  # count, sum, sum of squares; the ends of an interval for each order
+    columns = 3 + 2 * ORDERS  # count, sum, sum of squares; the ends of an interval for each order
     search = Bisection(tensors)
     blocks = [
         GlobalUpdate(lambda u, _, sums: begin(sums, tensors), of_edges=search.counts_and_sums),
@@ -83,7 +82,7 @@ def as_metanetwork(layers: int, head: nn.Module) -> GraphMetanetwork:
 
 
 class Bisection:
-    """What the layers compute. The global feature is `[B, tensors, 3 + 2 MIDDLES]`, flattened."""
+    """What the layers compute. The global feature is `[B, tensors, 3 + 2 ORDERS]`, flattened."""
 
     def __init__(self, tensors: int) -> None:
         self.tensors = tensors
@@ -121,21 +120,17 @@ class Bisection:
         """Keep the half in which the wanted order statistic lies."""
         parts = features.unflatten(1, (self.tensors, -1))
         low, high = ends(parts)
-        middles, enough = (
-            middle(low, high),
-            counts.unflatten(1, (self.tensors, -1)) >= orders(parts[..., 0]) + 1,
-        )
+        middles = middle(low, high)
+        enough = counts.unflatten(1, (self.tensors, -1)) >= orders(parts[..., 0]) + 1
         low, high = torch.where(enough, low, middles), torch.where(enough, middles, high)
         return torch.cat([parts[..., :3], low, high], dim=-1).flatten(1)
 
 
 def begin(sums: Tensor, tensors: int) -> Tensor:
     """Counts and sums, room for squares, and all numbers as the interval of each order statistic."""
-    counts_and_sums = sums.unflatten(1, (tensors, 2))
-    low = sums.new_full((len(sums), tensors, MIDDLES), -LARGEST)
-    return torch.cat(
-        [counts_and_sums, torch.zeros_like(counts_and_sums[..., :1]), low, -low], dim=-1
-    ).flatten(1)
+    moments = nn.functional.pad(sums.unflatten(1, (tensors, 2)), (0, 1))
+    low = sums.new_full((len(sums), tensors, ORDERS), -LARGEST)
+    return torch.cat([moments, low, -low], dim=-1).flatten(1)
 
 
 def ends(parts: Tensor) -> tuple[Tensor, Tensor]:
@@ -144,7 +139,7 @@ def ends(parts: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def orders(count: Tensor) -> Tensor:
-    """The numbers, from 0, of the weights below and above each quantile. [...] -> [..., MIDDLES]"""
+    """The numbers, from 0, of the weights below and above each quantile. [...] -> [..., ORDERS]"""
     place = QUANTILES * (count[..., None] - 1)
     return torch.cat([place.floor(), place.ceil()], dim=-1)
 
