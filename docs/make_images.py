@@ -15,7 +15,8 @@ DOCS = Path(__file__).resolve().parent
 
 
 def main() -> None:
-    run(DOCS / "parameter-graph.md", DOCS)  # writes to images/
+    for page in ("parameter-graph.md", "theory.md"):
+        run(DOCS / page, DOCS)  # writes to images/
     with TemporaryDirectory() as folder:
         run(DOCS.parent / "README.md", Path(folder))
         shutil.copy(Path(folder) / "graph.svg", DOCS / "images" / "quick-start.svg")

@@ -2,8 +2,11 @@
 
 from graph_metanetworks import nn, testing, zoo
 from graph_metanetworks.batch import Batch, collate
+from graph_metanetworks.computation_graph.build import computation_graph
+from graph_metanetworks.computation_graph.graph import ComputationGraph
 from graph_metanetworks.errors import (
     StateDictMismatch,
+    TooLarge,
     TraceError,
     UnsupportedOperation,
     UnusedParameters,
@@ -22,6 +25,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Automorphism",
     "Batch",
+    "ComputationGraph",
     "Declaration",
     "EdgeBlock",
     "GraphMetanetwork",
@@ -29,6 +33,7 @@ __all__ = [
     "ParameterGraph",
     "StateDictMismatch",
     "Symmetry",
+    "TooLarge",
     "TraceError",
     "Tracer",
     "UnsupportedOperation",
@@ -36,6 +41,7 @@ __all__ = [
     "Zoo",
     "ZooError",
     "collate",
+    "computation_graph",
     "declare",
     "nn",
     "remove_rule",

@@ -21,3 +21,7 @@ class StateDictMismatch(TraceError):
 
 class ZooError(ValueError):
     """A zoo cannot be built, opened or read; the message says why and what to do."""
+
+
+class TooLarge(TraceError):
+    """A computation graph would be too large to build; the message says how large."""

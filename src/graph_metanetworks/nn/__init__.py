@@ -18,6 +18,7 @@ from graph_metanetworks.nn.readouts import (
     Readout,
 )
 from graph_metanetworks.nn.state import Links, State
+from graph_metanetworks.nn.updates import EdgeUpdate, GlobalUpdate, NodeUpdate
 from graph_metanetworks.nn.vocabulary import UnknownKind, Vocabulary
 
 __all__ = [
@@ -25,7 +26,9 @@ __all__ = [
     "EachEdge",
     "EachNode",
     "EdgeEncoder",
+    "EdgeUpdate",
     "Edit",
+    "GlobalUpdate",
     "GraphMetanetwork",
     "Grit",
     "GritBlock",
@@ -35,6 +38,7 @@ __all__ = [
     "MeanNodes",
     "MessagePassing",
     "NodeEncoder",
+    "NodeUpdate",
     "PooledEdges",
     "PygBlock",
     "RandomWalkEncoder",
