@@ -10,7 +10,6 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.utils import scatter
 
 from graph_metanetworks.nn.state import Links, State
 
@@ -51,7 +50,7 @@ class NodeUpdate(nn.Module):
         if self.two_way:
             messages.append(self.message(nodes[links.source], nodes[links.target], edges, False, context))
             receivers.append(links.source)
-        met = scatter(torch.cat(messages), torch.cat(receivers), 0, len(nodes), self.aggregation)
+        met = _scattered(torch.cat(messages), torch.cat(receivers), len(nodes), self.aggregation)
         return state._replace(nodes=self.update(nodes, met, _context(state, links.node_network)))
 
 
@@ -100,9 +99,15 @@ class GlobalUpdate(nn.Module):
             (state.edges, links.edge_network, self.of_edges),
         ):
             rows = rows if part is None else part(rows, state.globals[network])
-            pooled.append(scatter(rows, network, 0, len(state.globals), self.aggregation))
+            pooled.append(_scattered(rows, network, len(state.globals), self.aggregation))
         return state._replace(globals=self.update(state.globals, *pooled))
 
 
 def _context(state: State, network: Tensor) -> Tensor | None:
     return None if state.globals is None else state.globals[network]
+
+
+def _scattered(rows: Tensor, index: Tensor, size: int, aggregation: str) -> Tensor:
+    from torch_geometric.utils import scatter  # PyG takes seconds to import
+
+    return scatter(rows, index, 0, size, aggregation)
