@@ -1,0 +1,196 @@
+"""Layers of a population: the layers of torch with parameters stacked over networks.
+
+Activations are `[G, batch, ...]`: the shape that one network has, and networks in front. `G` is 1 as long as
+all networks see the same values, that is up to the first layer with weights, which then is one product.
+Where the axes lie in memory is another matter: after a convolution it is batch, height, width, networks,
+channels, which is what grouped convolutions are fast on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+
+class NotStackable(TypeError):
+    """These modules have no form for populations; the message says why."""
+
+
+class Stacked(nn.Module):
+    """A layer of a population, made of the layers of its networks."""
+
+    alike: ClassVar[tuple[str, ...]] = ()  # attributes in which the networks must agree
+
+    def __init__(self, layers: Sequence[Any]) -> None:
+        super().__init__()
+        for name in self.alike:
+            values = [getattr(layer, name) for layer in layers]
+            if any(value != values[0] for value in values):
+                raise NotStackable(f"{type(layers[0]).__name__} layers differ in {name}")
+            setattr(self, name, values[0])
+        first = layers[0]
+        for name, value in first.named_parameters(recurse=False):
+            stacked = torch.stack([getattr(layer, name).detach() for layer in layers])
+            self.register_parameter(name, nn.Parameter(stacked, requires_grad=value.requires_grad))
+        for name, _ in first.named_buffers(recurse=False):
+            self.register_buffer(name, torch.stack([getattr(layer, name) for layer in layers]))
+        for name in ("weight", "bias", "running_mean", "running_var", "num_batches_tracked"):
+            if getattr(first, name, None) is None:
+                setattr(self, name, None)
+
+
+class Linear(Stacked):
+    alike = ("in_features", "out_features")
+    weight: Tensor  # [G, out, in]
+    bias: Tensor | None  # [G, out]
+
+    def forward(self, x: Tensor) -> Tensor:  # [G or 1, ..., in] -> [G, ..., out]
+        networks, outputs, _ = self.weight.shape
+        lead = x.shape[1:-1]
+        if x.shape[0] == 1 < networks:
+            bias = None if self.bias is None else self.bias.flatten()
+            y = functional.linear(x.flatten(0, -2), self.weight.flatten(0, 1), bias)  # [N, G * out]
+            return y.unflatten(-1, (networks, outputs)).transpose(0, 1).unflatten(1, lead)
+        rows = x.flatten(1, -2)  # [G, N, in]
+        if self.bias is None:
+            return torch.bmm(rows, self.weight.mT).unflatten(1, lead)
+        return torch.baddbmm(self.bias.unsqueeze(1), rows, self.weight.mT).unflatten(1, lead)
+
+
+class Convolution(Stacked):
+    """In one or two dimensions; one dimension is taken as an image of height 1."""
+
+    alike = ("in_channels", "stride", "padding", "dilation", "groups", "padding_mode", "transposed")
+    weight: Tensor  # [G, out, in / groups, *kernel]
+    bias: Tensor | None  # [G, out]
+
+    def __init__(self, layers: Sequence[Any]) -> None:
+        super().__init__(layers)
+        if self.padding_mode != "zeros" or self.transposed or isinstance(self.padding, str):
+            raise NotStackable(f"a convolution with padding {self.padding_mode!r} {self.padding!r}")
+
+    def forward(self, x: Tensor) -> Tensor:  # [G or 1, batch, in, *size] -> [G, batch, out, *size]
+        if x.dim() == 4:
+            return self._planar(x.unsqueeze(-2)).squeeze(-2)
+        return self._planar(x)
+
+    def _planar(self, x: Tensor) -> Tensor:  # [G or 1, batch, in, height, width]
+        networks, outputs = self.weight.shape[:2]
+        shared = x.shape[0] == 1
+        weight = self.weight.flatten(0, 1)
+        stride, padding, dilation = self.stride, self.padding, self.dilation
+        if weight.dim() == 3:
+            weight = weight.unsqueeze(-2)
+            stride, padding, dilation = (1, *stride), (0, *padding), (1, *dilation)
+        bias = None if self.bias is None else self.bias.flatten()
+        flat = x.transpose(0, 1).flatten(1, 2)  # [batch, G * in, height, width]
+        flat = flat.contiguous(memory_format=torch.channels_last)
+        weight = weight.contiguous(memory_format=torch.channels_last)
+        groups = self.groups if shared else networks * self.groups
+        y = functional.conv2d(flat, weight, bias, stride, padding, dilation, groups)
+        return y.unflatten(1, (networks, outputs)).transpose(0, 1)
+
+
+class BatchNorm(Stacked):
+    alike = ("num_features", "eps", "momentum", "track_running_stats")
+    weight: Tensor | None  # [G, features]
+    bias: Tensor | None
+    running_mean: Tensor | None
+    running_var: Tensor | None
+    num_batches_tracked: Tensor | None  # [G]
+
+    def __init__(self, layers: Sequence[Any]) -> None:
+        super().__init__(layers)
+        if self.momentum is None or not self.track_running_stats:
+            raise NotStackable("a batch norm without momentum or without running statistics")
+
+    def forward(self, x: Tensor) -> Tensor:  # [G, batch, features, ...]
+        if self.training and self.num_batches_tracked is not None:
+            self.num_batches_tracked.add_(1)
+        networks = self.running_mean.shape[0]
+        flat = x.expand(networks, *x.shape[1:]).transpose(0, 1).flatten(1, 2)
+        statistics = (self.running_mean.view(-1), self.running_var.view(-1))
+        weight, bias = (None if v is None else v.flatten() for v in (self.weight, self.bias))
+        y = functional.batch_norm(flat, *statistics, weight, bias, self.training, self.momentum, self.eps)
+        return y.unflatten(1, (networks, -1)).transpose(0, 1)
+
+
+class GroupNorm(Stacked):
+    alike = ("num_groups", "num_channels", "eps")
+    weight: Tensor | None  # [G, channels]
+    bias: Tensor | None
+
+    def forward(self, x: Tensor) -> Tensor:  # [G, batch, channels, ...]
+        networks = x.shape[0] if self.weight is None else self.weight.shape[0]
+        flat = x.expand(networks, *x.shape[1:]).transpose(0, 1).flatten(1, 2)
+        weight, bias = (None if v is None else v.flatten() for v in (self.weight, self.bias))
+        y = functional.group_norm(flat, networks * self.num_groups, weight, bias, self.eps)
+        return y.unflatten(1, (networks, -1)).transpose(0, 1)
+
+
+class LayerNorm(Stacked):
+    alike = ("normalized_shape", "eps")
+    weight: Tensor | None  # [G, *shape]
+    bias: Tensor | None
+
+    def forward(self, x: Tensor) -> Tensor:  # [G, ..., *shape]
+        y = functional.layer_norm(x, self.normalized_shape, eps=self.eps)
+        if self.weight is None:
+            return y
+        between = (1,) * (x.dim() - self.weight.dim())
+        weight = self.weight.unflatten(0, (-1, *between))
+        if self.bias is None:
+            return y * weight
+        return torch.addcmul(self.bias.unflatten(0, (-1, *between)), y, weight)
+
+
+class Dropout(Stacked):
+    """Each network with its own rate, and with the mask that `nn.Dropout` would draw from its generator."""
+
+    def __init__(self, layers: Sequence[nn.Dropout]) -> None:
+        super().__init__(layers)
+        self.rates = [layer.p for layer in layers]
+        self.generators: Sequence[torch.Generator] = ()
+
+    def forward(self, x: Tensor) -> Tensor:  # [G, ...]
+        if not self.training or not any(self.rates):
+            return x
+        mask = torch.ones(len(self.rates), *x.shape[1:], dtype=x.dtype)
+        for row, rate, generator in zip(mask, self.rates, self.generators, strict=True):
+            if rate:
+                row.bernoulli_(1 - rate, generator=generator).div_(1 - rate)
+        return x * mask
+
+
+class Merged(nn.Module):
+    """A layer without weights that treats images one by one: networks are only more images to it."""
+
+    def __init__(self, layers: Sequence[nn.Module]) -> None:
+        super().__init__()
+        if any(repr(layer) != repr(layers[0]) for layer in layers):
+            raise NotStackable(f"{type(layers[0]).__name__} layers differ")
+        self.layer = layers[0]
+
+    def forward(self, x: Tensor) -> Tensor:  # [G, batch, ...]
+        return self.layer(x.flatten(0, 1)).unflatten(0, x.shape[:2])
+
+
+STACKED: dict[type[nn.Module], Callable[[Sequence[Any]], nn.Module]] = {
+    nn.Linear: Linear,
+    nn.Conv1d: Convolution,
+    nn.Conv2d: Convolution,
+    nn.BatchNorm1d: BatchNorm,
+    nn.BatchNorm2d: BatchNorm,
+    nn.GroupNorm: GroupNorm,
+    nn.LayerNorm: LayerNorm,
+    nn.Dropout: Dropout,
+    nn.Flatten: Merged,
+    nn.MaxPool2d: Merged,
+    nn.AvgPool2d: Merged,
+    nn.AdaptiveAvgPool2d: Merged,
+}
+POINTWISE = (nn.ReLU, nn.Tanh, nn.GELU, nn.SiLU, nn.Sigmoid, nn.ELU, nn.LeakyReLU, nn.Softplus, nn.Identity)
