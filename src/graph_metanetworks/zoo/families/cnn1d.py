@@ -22,6 +22,7 @@ class Cnn1d(nn.Module):
             for channels, stride in zip(inputs, strides(task.height * task.width, depth), strict=True)
         )
         self.norms = nn.ModuleList(norm_1d(architecture.norm, hidden) for _ in range(depth))
+        self.pool = nn.AdaptiveAvgPool1d(1)
         self.head = Head(
             hidden,
             task.classes,
@@ -33,7 +34,7 @@ class Cnn1d(nn.Module):
         x = x.flatten(-2)
         for convolution, norm in zip(self.convolutions, self.norms, strict=True):
             x = functional.relu(norm(convolution(x)))
-        return self.head(x.mean(-1))
+        return self.head(self.pool(x).flatten(-2))
 
 
 def strides(length: int, depth: int) -> list[int]:

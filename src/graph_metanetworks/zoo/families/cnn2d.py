@@ -22,6 +22,7 @@ class Cnn2d(nn.Module):
             for channels, stride in zip(inputs, strides(task.height, depth), strict=True)
         )
         self.norms = nn.ModuleList(norm_2d(architecture.norm, hidden) for _ in range(depth))
+        self.pool = nn.AdaptiveAvgPool2d(1)
         self.head = Head(
             hidden,
             task.classes,
@@ -32,7 +33,7 @@ class Cnn2d(nn.Module):
     def forward(self, x: Tensor) -> Tensor:  # [..., channels, height, width] -> [..., classes]
         for convolution, norm in zip(self.convolutions, self.norms, strict=True):
             x = functional.relu(norm(convolution(x)))
-        return self.head(x.mean((-2, -1)))
+        return self.head(self.pool(x).flatten(-3))
 
 
 def strides(side: int, depth: int) -> list[int]:

@@ -39,6 +39,7 @@ class ResNet(nn.Module):
         self.convolution = nn.Conv2d(task.channels, architecture.hidden, 3, stride=stem, padding=1)
         self.norm = nn.BatchNorm2d(architecture.hidden)
         self.blocks = nn.ModuleList(Block(architecture.hidden, stride) for stride in rest)
+        self.pool = nn.AdaptiveAvgPool2d(1)
         self.head = Head(
             architecture.hidden,
             task.classes,
@@ -50,7 +51,7 @@ class ResNet(nn.Module):
         x = functional.relu(self.norm(self.convolution(x)))
         for block in self.blocks:
             x = block(x)
-        return self.head(x.mean((-2, -1)))
+        return self.head(self.pool(x).flatten(-3))
 
 
 def strides(side: int, blocks: int) -> list[int]:

@@ -4,13 +4,37 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 
 import torch
 from torch import Tensor
 
 from graph_metanetworks.zoo.data import ImageData
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """By which images are normalised: one number for each channel, in units of bytes."""
+
+    mean: tuple[float, ...]
+    deviation: tuple[float, ...]
+
+    def normalized(self, images: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+        """What networks see: bytes `[..., channels, height, width]` with mean 0 and deviation 1."""
+        mean = torch.tensor(self.mean, dtype=dtype).view(-1, 1, 1)
+        deviation = torch.tensor(self.deviation, dtype=dtype).view(-1, 1, 1)
+        return (images.to(dtype) - mean).div_(deviation)
+
+
+def channel_statistics(images: Tensor) -> Statistics:
+    """Of every channel, from counts of its 256 values: exact, and without a copy of the images."""
+    values = torch.arange(256, dtype=torch.float64)
+    counts = torch.stack([torch.bincount(c.flatten(), minlength=256) for c in images.unbind(1)]).double()
+    share = counts / counts.sum(1, keepdim=True)
+    mean = share @ values
+    deviation = (share @ values.square() - mean.square()).clamp(min=1).sqrt()
+    return Statistics(tuple(mean.tolist()), tuple(deviation.tolist()))
 
 
 @dataclass(frozen=True)
@@ -35,15 +59,11 @@ class Batches:
     data: ImageData
     size: int
     augmentation: Augmentation
+    statistics: Statistics
     seed: int = 0
     dtype: torch.dtype = torch.float32
-    mean: Tensor = field(init=False, repr=False)  # [channels, 1, 1]
-    scale: Tensor = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        mean, deviation = channel_statistics(self.data.train_images)
-        object.__setattr__(self, "mean", mean.to(self.dtype))
-        object.__setattr__(self, "scale", deviation.clamp(min=1e-3).reciprocal().to(self.dtype))
         if self.size > len(self.data.train_images):
             raise ValueError(
                 f"batches of {self.size} are larger than {self.data.name}, which has "
@@ -76,7 +96,7 @@ class Batches:
         return torch.Generator().manual_seed(self._seed(purpose))
 
     def _normalized(self, images: Tensor) -> Tensor:
-        return (images.to(self.dtype) - self.mean).mul_(self.scale)
+        return self.statistics.normalized(images, self.dtype)
 
     def _augmented(self, images: Tensor, generator: torch.Generator) -> Tensor:
         """What lies outside of a shifted image, or in a hole, is the mean."""
@@ -110,16 +130,6 @@ class Batches:
             places = torch.arange(length)
             within.append((places >= first) & (places < first + self.augmentation.hole))
         return within[0][:, :, None] & within[1][:, None, :]
-
-
-def channel_statistics(images: Tensor) -> tuple[Tensor, Tensor]:  # [channels, 1, 1] each
-    """Mean and deviation of every channel, from counts of its 256 values: exact and without a copy."""
-    values = torch.arange(256, dtype=torch.float64)
-    counts = torch.stack([torch.bincount(c.flatten(), minlength=256) for c in images.unbind(1)]).double()
-    share = counts / counts.sum(1, keepdim=True)
-    mean = share @ values
-    deviation = (share @ values.square() - mean.square()).clamp(min=0).sqrt()
-    return mean.view(-1, 1, 1), deviation.view(-1, 1, 1)
 
 
 @lru_cache(maxsize=4)

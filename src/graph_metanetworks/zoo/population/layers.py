@@ -65,6 +65,12 @@ class Convolution(Stacked):
     """In one or two dimensions; one dimension is taken as an image of height 1."""
 
     alike = ("in_channels", "stride", "padding", "dilation", "groups", "padding_mode", "transposed")
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+    groups: int
+    padding_mode: str
+    transposed: bool
     weight: Tensor  # [G, out, in / groups, *kernel]
     bias: Tensor | None  # [G, out]
 
@@ -97,11 +103,14 @@ class Convolution(Stacked):
 
 class BatchNorm(Stacked):
     alike = ("num_features", "eps", "momentum", "track_running_stats")
+    eps: float
+    momentum: float
+    track_running_stats: bool
     weight: Tensor | None  # [G, features]
     bias: Tensor | None
-    running_mean: Tensor | None
-    running_var: Tensor | None
-    num_batches_tracked: Tensor | None  # [G]
+    running_mean: Tensor
+    running_var: Tensor
+    num_batches_tracked: Tensor  # [G]
 
     def __init__(self, layers: Sequence[Any]) -> None:
         super().__init__(layers)
@@ -109,7 +118,7 @@ class BatchNorm(Stacked):
             raise NotStackable("a batch norm without momentum or without running statistics")
 
     def forward(self, x: Tensor) -> Tensor:  # [G, batch, features, ...]
-        if self.training and self.num_batches_tracked is not None:
+        if self.training:
             self.num_batches_tracked.add_(1)
         networks = self.running_mean.shape[0]
         flat = x.expand(networks, *x.shape[1:]).transpose(0, 1).flatten(1, 2)
@@ -121,6 +130,8 @@ class BatchNorm(Stacked):
 
 class GroupNorm(Stacked):
     alike = ("num_groups", "num_channels", "eps")
+    num_groups: int
+    eps: float
     weight: Tensor | None  # [G, channels]
     bias: Tensor | None
 
@@ -134,6 +145,8 @@ class GroupNorm(Stacked):
 
 class LayerNorm(Stacked):
     alike = ("normalized_shape", "eps")
+    normalized_shape: tuple[int, ...]
+    eps: float
     weight: Tensor | None  # [G, *shape]
     bias: Tensor | None
 
@@ -179,6 +192,20 @@ class Merged(nn.Module):
         return self.layer(x.flatten(0, 1)).unflatten(0, x.shape[:2])
 
 
+class GlobalAverage(nn.Module):
+    """The mean over all places of an image. Its gradient lies in memory as that of a convolution does."""
+
+    def __init__(self, layers: Sequence[Any]) -> None:
+        super().__init__()
+        if any(layer.output_size not in (1, (1,), (1, 1)) for layer in layers):
+            raise NotStackable("an adaptive pooling to more than one place")
+
+    def forward(self, x: Tensor) -> Tensor:  # [G, batch, channels, *size] -> [G, batch, channels, *ones]
+        flat = x.transpose(0, 1).flatten(1, 2)  # [batch, G * channels, *size]
+        y = flat.mean(tuple(range(2, flat.dim())), keepdim=True)
+        return y.unflatten(1, (len(x), -1)).transpose(0, 1)
+
+
 STACKED: dict[type[nn.Module], Callable[[Sequence[Any]], nn.Module]] = {
     nn.Linear: Linear,
     nn.Conv1d: Convolution,
@@ -191,6 +218,7 @@ STACKED: dict[type[nn.Module], Callable[[Sequence[Any]], nn.Module]] = {
     nn.Flatten: Merged,
     nn.MaxPool2d: Merged,
     nn.AvgPool2d: Merged,
-    nn.AdaptiveAvgPool2d: Merged,
+    nn.AdaptiveAvgPool1d: GlobalAverage,
+    nn.AdaptiveAvgPool2d: GlobalAverage,
 }
 POINTWISE = (nn.ReLU, nn.Tanh, nn.GELU, nn.SiLU, nn.Sigmoid, nn.ELU, nn.LeakyReLU, nn.Softplus, nn.Identity)

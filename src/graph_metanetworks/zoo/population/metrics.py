@@ -23,19 +23,22 @@ def measure(logits: Callable[[Tensor], Tensor], batches: Batches) -> list[dict[s
     }
     columns: dict[str, list[float]] = {}
     for part, (images, labels) in parts.items():
-        right, loss = (sum(sums) for sums in zip(*_sums(logits, batches, images, labels), strict=True))
-        columns[f"{part}_accuracy"] = (right / len(labels)).tolist()
-        columns[f"{part}_loss"] = (loss / len(labels)).tolist()
+        right, loss = _means(logits, batches, images, labels)
+        columns[f"{part}_accuracy"], columns[f"{part}_loss"] = right.tolist(), loss.tolist()
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
-def _sums(logits: Callable[[Tensor], Tensor], batches: Batches, images: Tensor, labels: Tensor):
-    """Right answers and losses of each network, batch by batch."""
+def _means(
+    logits: Callable[[Tensor], Tensor], batches: Batches, images: Tensor, labels: Tensor
+) -> tuple[Tensor, Tensor]:  # [G] each
+    """The share of right answers and the mean loss of each network."""
+    right, losses = [], []
     for some, their_labels in batches.evaluation(images, labels):
         found = logits(some).double()
         expected = their_labels.expand(len(found), -1)
-        losses = functional.cross_entropy(found.mT, expected, reduction="none")
-        yield (found.argmax(-1) == expected).double().sum(1), losses.sum(1)
+        right.append(found.argmax(-1) == expected)
+        losses.append(functional.cross_entropy(found.mT, expected, reduction="none"))
+    return torch.cat(right, 1).double().mean(1), torch.cat(losses, 1).mean(1)
 
 
 def has_diverged(state_dict: Mapping[str, Tensor], metrics: Mapping[str, float]) -> bool:

@@ -27,6 +27,7 @@ def stack(networks: Sequence[nn.Module]) -> nn.Module:
     first = networks[0]
     if type(first) in STACKED:
         return STACKED[type(first)](networks)
+    check_alike(networks)
     if isinstance(first, POINTWISE):
         return first
     if not getattr(type(first), "stackable", False) and type(first) not in CONTAINERS:
@@ -48,6 +49,18 @@ def _check_own(networks: Sequence[nn.Module]) -> None:
     for name, constant in first.named_buffers(recurse=False):
         if not all(torch.equal(constant, network.get_buffer(name)) for network in networks):
             raise NotStackable(f"{type(first).__name__}.{name} differs between networks")
+
+
+def check_alike(networks: Sequence[nn.Module]) -> None:
+    """Attributes that are not weights are equal, for the code of one network runs for all."""
+    first = _plain_attributes(networks[0])
+    for network in networks[1:]:
+        if _plain_attributes(network) != first:
+            raise NotStackable(f"{type(network).__name__} modules differ in {first} and {vars(network)}")
+
+
+def _plain_attributes(module: nn.Module) -> dict[str, object]:
+    return {name: value for name, value in vars(module).items() if not name.startswith("_")}
 
 
 def set_generators(population: nn.Module, generators: Sequence[torch.Generator]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +19,7 @@ from graph_metanetworks.zoo.recipe import Trained
 
 Progress = Callable[[float], None]
 State = dict[str, Tensor]
+Config = TypeVar("Config", bound=TrainingConfig)
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,8 +55,8 @@ class Record:
 
 
 def train(
-    build: Callable[[TrainingConfig], nn.Module],
-    configs: Sequence[TrainingConfig],
+    build: Callable[[Config], nn.Module],
+    configs: Sequence[Config],
     seeds: Sequence[int],
     batches: Batches,
     course: Course,
@@ -75,7 +77,7 @@ def train(
     return [results[order.index(k)] for k in range(len(learners))]
 
 
-def _learner(build, config: TrainingConfig, seed: int, dtype: torch.dtype) -> Learner:
+def _learner(build: Callable[[Config], nn.Module], config: Config, seed: int, dtype: torch.dtype) -> Learner:
     network, generator = start(lambda: build(config), seed)
     return Learner(network.to(dtype), generator, config)
 

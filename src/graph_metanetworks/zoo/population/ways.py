@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import suppress
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from graph_metanetworks.zoo.population.layers import NotStackable, Stacked
-from graph_metanetworks.zoo.population.stack import set_generators, stack
+from graph_metanetworks.zoo.population.stack import check_alike, set_generators, stack
 
 
 class Way(ABC):
@@ -48,6 +49,8 @@ class Vmapped(Way):
     """For networks without random operations: their draws could not be those of each network alone."""
 
     def __init__(self, networks: Sequence[nn.Module]) -> None:
+        for modules in zip(*(network.modules() for network in networks), strict=True):
+            check_alike(modules)
         self.module = networks[0]
         buffers = [dict(network.named_buffers()) for network in networks]
         self.buffers = {name: torch.stack([each[name] for each in buffers]) for name in buffers[0]}
@@ -79,16 +82,14 @@ def find_way(
 ) -> Way | None:
     """The fastest way that gives each network what it would get alone, if there is one."""
     parameters = stacked_parameters(networks)
-    if any(
-        len(p) != len(list(n.named_parameters(remove_duplicate=False)))
-        for p, n in [(parameters, networks[0])]
-    ):
-        return None  # tied parameters would come apart
-    try:
+    if len(parameters) < len(list(networks[0].named_parameters(remove_duplicate=False))):
+        return None  # parameters that are used twice would come apart
+    with suppress(NotStackable):
         return StackedLayers(networks, generators)
-    except NotStackable:
+    with suppress(NotStackable):
         way = Vmapped(networks)
         return way if way.works(parameters, images) else None
+    return None
 
 
 def stacked_parameters(networks: Sequence[nn.Module]) -> dict[str, Tensor]:
