@@ -40,6 +40,7 @@ class DeepSets(nn.Module):
         inputs = [task.channels + self.places.shape[-1], *[hidden] * (depth - 1)]
         self.layers = nn.ModuleList(Equivariant(features, hidden) for features in inputs)
         self.norms = nn.ModuleList(norm_1d(architecture.norm, hidden) for _ in range(depth))
+        self.pool = nn.AdaptiveAvgPool1d(1)
         self.head = Head(
             hidden,
             task.classes,
@@ -51,8 +52,8 @@ class DeepSets(nn.Module):
         points = x.flatten(-2).mT
         x = torch.cat([points, self.places.expand(*points.shape[:-2], -1, -1)], -1)
         for layer, norm in zip(self.layers, self.norms, strict=True):
-            x = functional.relu(norm(layer(x).mT).mT)
-        return self.head(x.mean(-2))
+            x = functional.relu(norm(layer(x).mT)).mT
+        return self.head(self.pool(x.mT).flatten(-2))
 
 
 def encoded_places(height: int, width: int) -> Tensor:  # [points, 2 + 4 * FREQUENCIES]

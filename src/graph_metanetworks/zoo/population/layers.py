@@ -49,16 +49,23 @@ class Linear(Stacked):
     bias: Tensor | None  # [G, out]
 
     def forward(self, x: Tensor) -> Tensor:  # [G or 1, ..., in] -> [G, ..., out]
-        networks, outputs, _ = self.weight.shape
-        lead = x.shape[1:-1]
-        if x.shape[0] == 1 < networks:
-            bias = None if self.bias is None else self.bias.flatten()
-            y = functional.linear(x.flatten(0, -2), self.weight.flatten(0, 1), bias)  # [N, G * out]
-            return y.unflatten(-1, (networks, outputs)).transpose(0, 1).unflatten(1, lead)
+        if x.shape[0] == 1 < len(self.weight) or x.stride(-1) != 1:
+            return self._columns(x)
         rows = x.flatten(1, -2)  # [G, N, in]
         if self.bias is None:
-            return torch.bmm(rows, self.weight.mT).unflatten(1, lead)
-        return torch.baddbmm(self.bias.unsqueeze(1), rows, self.weight.mT).unflatten(1, lead)
+            return torch.bmm(rows, self.weight.mT).unflatten(1, x.shape[1:-1])
+        return torch.baddbmm(self.bias.unsqueeze(1), rows, self.weight.mT).unflatten(1, x.shape[1:-1])
+
+    def _columns(self, x: Tensor) -> Tensor:
+        """Features lie in memory before the batch: then channel norms find theirs in one piece."""
+        columns = x.movedim(-1, 1).flatten(2)  # [G or 1, in, N]
+        if len(columns) == 1 < len(self.weight):
+            y = torch.mm(self.weight.flatten(0, 1), columns[0]).unflatten(0, self.weight.shape[:2])
+        else:
+            y = torch.bmm(self.weight, columns)  # [G, out, N]
+        if self.bias is not None:
+            y = y + self.bias.unsqueeze(2)
+        return y.unflatten(2, x.shape[1:-1]).movedim(1, -1)
 
 
 class Convolution(Stacked):
@@ -86,19 +93,33 @@ class Convolution(Stacked):
 
     def _planar(self, x: Tensor) -> Tensor:  # [G or 1, batch, in, height, width]
         networks, outputs = self.weight.shape[:2]
-        shared = x.shape[0] == 1
         weight = self.weight.flatten(0, 1)
         stride, padding, dilation = self.stride, self.padding, self.dilation
         if weight.dim() == 3:
             weight = weight.unsqueeze(-2)
             stride, padding, dilation = (1, *stride), (0, *padding), (1, *dilation)
         bias = None if self.bias is None else self.bias.flatten()
-        flat = x.transpose(0, 1).flatten(1, 2)  # [batch, G * in, height, width]
-        flat = flat.contiguous(memory_format=torch.channels_last)
-        weight = weight.contiguous(memory_format=torch.channels_last)
-        groups = self.groups if shared else networks * self.groups
-        y = functional.conv2d(flat, weight, bias, stride, padding, dilation, groups)
+        if len(x) == 1 < networks and self.groups == 1 and set(dilation) == {1}:
+            y = one_product(x[0], weight, bias, stride, padding)
+        else:
+            groups = self.groups if len(x) == 1 else networks * self.groups
+            flat = x.transpose(0, 1).flatten(1, 2).contiguous(memory_format=torch.channels_last)
+            weight = weight.contiguous(memory_format=torch.channels_last)
+            y = functional.conv2d(flat, weight, bias, stride, padding, dilation, groups)
         return y.unflatten(1, (networks, outputs)).transpose(0, 1)
+
+
+def one_product(
+    images: Tensor, weight: Tensor, bias: Tensor | None, stride: Sequence[int], padding: Sequence[int]
+) -> Tensor:
+    """A convolution as a product with the patches of images, which all networks share."""
+    high, wide = weight.shape[2:]
+    padded = functional.pad(images, (padding[1], padding[1], padding[0], padding[0]))
+    patches = padded.unfold(2, high, stride[0]).unfold(3, wide, stride[1])  # [batch, in, h, w, high, wide]
+    batch, _, height, width = patches.shape[:4]
+    rows = patches.permute(0, 2, 3, 1, 4, 5).reshape(batch * height * width, -1)
+    y = functional.linear(rows, weight.flatten(1), bias)
+    return y.view(batch, height, width, -1).permute(0, 3, 1, 2)
 
 
 class BatchNorm(Stacked):
@@ -121,11 +142,18 @@ class BatchNorm(Stacked):
         if self.training:
             self.num_batches_tracked.add_(1)
         networks = self.running_mean.shape[0]
-        flat = x.expand(networks, *x.shape[1:]).transpose(0, 1).flatten(1, 2)
+        x = x.expand(networks, *x.shape[1:])
+        features_first = x.transpose(1, 2)
+        if features_first.is_contiguous():
+            y = self._norm(features_first.reshape(1, x.shape[0] * x.shape[2], -1))
+            return y.view(features_first.shape).transpose(1, 2)
+        y = self._norm(x.transpose(0, 1).flatten(1, 2))
+        return y.unflatten(1, (networks, -1)).transpose(0, 1)
+
+    def _norm(self, x: Tensor) -> Tensor:  # [any, G * features, ...]
         statistics = (self.running_mean.view(-1), self.running_var.view(-1))
         weight, bias = (None if v is None else v.flatten() for v in (self.weight, self.bias))
-        y = functional.batch_norm(flat, *statistics, weight, bias, self.training, self.momentum, self.eps)
-        return y.unflatten(1, (networks, -1)).transpose(0, 1)
+        return functional.batch_norm(x, *statistics, weight, bias, self.training, self.momentum, self.eps)
 
 
 class GroupNorm(Stacked):
@@ -201,6 +229,9 @@ class GlobalAverage(nn.Module):
             raise NotStackable("an adaptive pooling to more than one place")
 
     def forward(self, x: Tensor) -> Tensor:  # [G, batch, channels, *size] -> [G, batch, channels, *ones]
+        channels_first = x.transpose(1, 2)
+        if channels_first.is_contiguous():
+            return channels_first.mean(tuple(range(3, x.dim())), keepdim=True).transpose(1, 2)
         flat = x.transpose(0, 1).flatten(1, 2)  # [batch, G * channels, *size]
         y = flat.mean(tuple(range(2, flat.dim())), keepdim=True)
         return y.unflatten(1, (len(x), -1)).transpose(0, 1)

@@ -1,4 +1,4 @@
-"""Recipes for classifiers of images: hyper-parameters and networks are a subclass's, training is done here."""
+"""Recipes for classifiers of images: a subclass says what is drawn and built, training is done here."""
 
 from __future__ import annotations
 
