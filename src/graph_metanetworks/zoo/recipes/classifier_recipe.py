@@ -67,7 +67,7 @@ class ClassifierRecipe(Recipe[Config]):
         data: str | ImageData = "digits",
         *,
         data_dir: Path | None = None,
-        epochs: int = 12,
+        epochs: int = 10,
         batch_size: int = 64,
         checkpoints: int = 0,
         augment: bool = True,
