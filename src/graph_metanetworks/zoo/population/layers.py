@@ -15,6 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from graph_metanetworks.zoo.population.group_norm import ColumnGroupNorm
+
 
 class NotStackable(TypeError):
     """These modules have no form for populations; the message says why."""
@@ -166,10 +168,20 @@ class GroupNorm(Stacked):
 
     def forward(self, x: Tensor) -> Tensor:  # [G, batch, channels, ...]
         networks = x.shape[0] if self.weight is None else self.weight.shape[0]
-        flat = x.expand(networks, *x.shape[1:]).transpose(0, 1).flatten(1, 2)
+        x = x.expand(networks, *x.shape[1:])
+        channels_first = x.transpose(1, 2)
+        if self.weight is not None and self.bias is not None and channels_first.is_contiguous():
+            return self._columns(channels_first, self.weight, self.bias).transpose(1, 2)
+        flat = x.transpose(0, 1).flatten(1, 2)
         weight, bias = (None if v is None else v.flatten() for v in (self.weight, self.bias))
         y = functional.group_norm(flat, networks * self.num_groups, weight, bias, self.eps)
         return y.unflatten(1, (networks, -1)).transpose(0, 1)
+
+    def _columns(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:  # [G, channels, batch, ...]
+        grouped = (1, (self.num_groups, -1))
+        columns = x.unflatten(*grouped).flatten(4)
+        affine = (value.unflatten(*grouped).unsqueeze(-1) for value in (weight, bias))
+        return ColumnGroupNorm.apply(columns, *affine, self.eps).view(x.shape)
 
 
 class LayerNorm(Stacked):
