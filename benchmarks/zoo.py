@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from graph_metanetworks.zoo.families import FAMILIES, Architecture, Task
 from graph_metanetworks.zoo.population.course import TrainingConfig
+from graph_metanetworks.zoo.population.memory import keep_freed_memory
 from graph_metanetworks.zoo.population.ordinary import make_optimizer, train_step
 from graph_metanetworks.zoo.population.population import Population
 from graph_metanetworks.zoo.population.ways import StackedLayers, Vmapped, Way, stacked_parameters
@@ -147,6 +148,7 @@ def main() -> None:
     parser.add_argument("--markdown", action="store_true", help="print Markdown tables")
     options = parser.parse_args()
     torch.set_num_threads(1)
+    keep_freed_memory()
     torch.manual_seed(0)
     task = Task(1 if options.side == 8 else 3, options.side, options.side, 10)
     setting = Setting(task, options.batch, options.population, options.repeats)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from graph_metanetworks.zoo.population.batches import Batches
 from graph_metanetworks.zoo.population.course import Course, TrainingConfig, start
+from graph_metanetworks.zoo.population.memory import keep_freed_memory
 from graph_metanetworks.zoo.population.metrics import at_chance, has_diverged, measure
 from graph_metanetworks.zoo.population.ordinary import train_one
 from graph_metanetworks.zoo.population.population import Population
@@ -85,6 +86,7 @@ def _learner(build: Callable[[Config], nn.Module], config: Config, seed: int, dt
 def _together(
     way: Way, learners: Sequence[Learner], batches: Batches, course: Course, progress: Progress
 ) -> list[Trained]:
+    keep_freed_memory()
     networks = [learner.network for learner in learners]
     population = Population(stacked_parameters(networks), way, [learner.config for learner in learners])
     records = [Record(batches.data.num_classes) for _ in learners]
