@@ -101,24 +101,42 @@ class Convolution(Stacked):
             weight = weight.unsqueeze(-2)
             stride, padding, dilation = (1, *stride), (0, *padding), (1, *dilation)
         bias = None if self.bias is None else self.bias.flatten()
+        memory_format = self._memory_format()
         if len(x) == 1 < networks and self.groups == 1 and set(dilation) == {1}:
-            y = one_product(x[0], weight, bias, stride, padding)
+            y = one_product(x[0], weight, bias, stride, padding, memory_format)
         else:
             groups = self.groups if len(x) == 1 else networks * self.groups
-            flat = x.transpose(0, 1).flatten(1, 2).contiguous(memory_format=torch.channels_last)
-            weight = weight.contiguous(memory_format=torch.channels_last)
+            flat = x.transpose(0, 1).flatten(1, 2).contiguous(memory_format=memory_format)
+            weight = weight.contiguous(memory_format=memory_format)
             y = functional.conv2d(flat, weight, bias, stride, padding, dilation, groups)
         return y.unflatten(1, (networks, outputs)).transpose(0, 1)
 
+    def _memory_format(self) -> torch.memory_format:
+        """In which grouped convolutions of this kind were measured to be faster."""
+        narrow = self.weight.shape[1] <= 16 or self.weight.dim() == 4
+        return torch.contiguous_format if narrow else torch.channels_last
+
 
 def one_product(
-    images: Tensor, weight: Tensor, bias: Tensor | None, stride: Sequence[int], padding: Sequence[int]
+    images: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    memory_format: torch.memory_format,
 ) -> Tensor:
     """A convolution as a product with the patches of images, which all networks share."""
     high, wide = weight.shape[2:]
     padded = functional.pad(images, (padding[1], padding[1], padding[0], padding[0]))
     patches = padded.unfold(2, high, stride[0]).unfold(3, wide, stride[1])  # [batch, in, h, w, high, wide]
     batch, _, height, width = patches.shape[:4]
+    if memory_format == torch.contiguous_format:
+        columns = patches.permute(0, 1, 4, 5, 2, 3).reshape(batch, -1, height * width)
+        weights = weight.flatten(1).expand(batch, -1, -1)
+        y = torch.bmm(weights, columns)
+        if bias is not None:
+            y = y + bias.unsqueeze(1)
+        return y.unflatten(2, (height, width))
     rows = patches.permute(0, 2, 3, 1, 4, 5).reshape(batch * height * width, -1)
     columns = weight.flatten(1).t().contiguous()  # in this order the gradient's product is five times as fast
     y = rows @ columns if bias is None else torch.addmm(bias, rows, columns)
