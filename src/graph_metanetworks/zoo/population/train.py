@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from graph_metanetworks.zoo.population.batches import Batches
 from graph_metanetworks.zoo.population.course import Course, TrainingConfig, start
-from graph_metanetworks.zoo.population.memory import keep_freed_memory
+from graph_metanetworks.zoo.population.memory import keep_freed_memory, networks_at_once
 from graph_metanetworks.zoo.population.metrics import at_chance, has_diverged, measure
 from graph_metanetworks.zoo.population.ordinary import train_one
 from graph_metanetworks.zoo.population.population import Population
@@ -67,15 +67,37 @@ def train(
     learners = [
         _learner(build, config, seed, batches.dtype) for config, seed in zip(configs, seeds, strict=True)
     ]
-    order = sorted(range(len(learners)), key=lambda k: learners[k].config.optimizer)
-    in_order = [learners[k] for k in order]
     images, _ = batches.training(0)
-    networks = [learner.network for learner in in_order]
-    way = find_way(networks, [learner.generator for learner in in_order], images)
+    size = networks_at_once(learners[0].network, images)
+    order = sorted(range(len(learners)), key=lambda k: learners[k].config.optimizer)
+    results: dict[int, Trained] = {}
+    for first in range(0, len(order), size):
+        some = order[first : first + size]
+        part = _train(
+            [learners[k] for k in some],
+            batches,
+            course,
+            _part_of(progress, len(results), len(some), len(order)),
+        )
+        results |= zip(some, part, strict=True)
+    return [results[k] for k in range(len(learners))]
+
+
+def _part_of(progress: Progress, before: int, now: int, total: int) -> Progress:
+    return lambda share: progress((before + share * now) / total)
+
+
+def _train(
+    learners: Sequence[Learner], batches: Batches, course: Course, progress: Progress
+) -> list[Trained]:
+    images, _ = batches.training(0)
+    networks = [learner.network for learner in learners]
+    way = (
+        find_way(networks, [learner.generator for learner in learners], images) if len(learners) > 1 else None
+    )
     if way is None:
         return _one_by_one(learners, batches, course, progress)
-    results = _together(way, in_order, batches, course, progress)
-    return [results[order.index(k)] for k in range(len(learners))]
+    return _together(way, learners, batches, course, progress)
 
 
 def _learner(build: Callable[[Config], nn.Module], config: Config, seed: int, dtype: torch.dtype) -> Learner:

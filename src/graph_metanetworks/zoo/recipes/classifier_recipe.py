@@ -60,7 +60,7 @@ class ClassifierRecipe(Recipe[Config]):
     """
 
     hyperparameters: ClassVar[type[TrainingConfig]]
-    population: ClassVar[int] = 16
+    population: ClassVar[int] = 32
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class ClassifierRecipe(Recipe[Config]):
         *,
         data_dir: Path | None = None,
         epochs: int = 10,
-        batch_size: int = 64,
+        batch_size: int = 32,
         checkpoints: int = 0,
         augment: bool = True,
         batch_seed: int = 0,
