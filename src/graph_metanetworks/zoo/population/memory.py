@@ -1,0 +1,53 @@
+"""How many networks fit into a cache at once, and memory that is kept from step to step."""
+
+from __future__ import annotations
+
+import copy
+import ctypes
+from functools import cache
+
+import torch
+from torch import Tensor, nn
+
+TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # of mallopt, in the C library of GNU
+LARGEST = 2**30
+
+
+@cache
+def keep_freed_memory() -> bool:
+    """Ask the C library not to hand freed memory back at once; whether it could be asked.
+
+    The tensors of a population are larger than those of a network. By default each would be fresh memory
+    from the operating system, which fills it with zeros page by page: half of the time of a step.
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):  # another C library
+        return False
+    return bool(mallopt(MMAP_THRESHOLD, LARGEST)) and bool(mallopt(TRIM_THRESHOLD, LARGEST))
+
+
+LARGEST_ACTIVATIONS = (
+    16 * 2**20
+)  # bytes of a layer's output in all networks; about half of a processor's cache
+
+
+def networks_at_once(network: nn.Module, images: Tensor) -> int:
+    """How many networks like this one train together before their activations are too large to be fast.
+
+    >>> networks_at_once(nn.Linear(1024, 1024), torch.zeros(256, 1024))
+    16
+    """
+    largest = images.numel() * images.element_size()
+
+    def look(module: nn.Module, inputs: object, output: object) -> None:
+        nonlocal largest
+        if isinstance(output, Tensor):
+            largest = max(largest, output.numel() * output.element_size())
+
+    trial = copy.deepcopy(network)
+    for module in trial.modules():
+        module.register_forward_hook(look)
+    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        trial(images)
+    return max(1, LARGEST_ACTIVATIONS // largest)
