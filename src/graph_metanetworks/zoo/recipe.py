@@ -45,6 +45,10 @@ class Recipe(ABC, Generic[Config]):
     def draw(self, generator: torch.Generator) -> Config:
         """The hyper-parameters of a network."""
 
+    def draw_at(self, index: int, generator: torch.Generator) -> Config:
+        """The hyper-parameters of network `index`: drawn, unless the recipe goes through a data set in order."""
+        return self.draw(generator)
+
     @abstractmethod
     def build(self, config: Config) -> nn.Module:
         """An untrained network."""

@@ -1,0 +1,74 @@
+"""The coordinates of a signal or an image, as sums of a row part and a column part.
+
+The points of an image are all pairs of a row and a column. Those of a signal can be seen the same way: coarse
+steps are the rows, fine steps within them the columns. So the first layer of a SIREN, a sine of a sum, needs
+only the sines of its rows and columns.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from graph_metanetworks.zoo.inr.conventions import Conventions
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """Coordinates of points, row by row: `rows[p]` and `columns[q]` belong to point `p * len(columns) + q`.
+
+    >>> image_grid(2, 3, Conventions()).coordinates.tolist()
+    [[-1.0, -1.0], [-1.0, 0.0], [-1.0, 1.0], [1.0, -1.0], [1.0, 0.0], [1.0, 1.0]]
+    """
+
+    rows: Tensor  # [rows]
+    columns: Tensor  # [columns]
+    coordinates: Tensor  # [points, inputs]: what an ordinary network takes
+    inputs_of: tuple[int, int]  # which input the rows belong to, and which the columns
+
+    @property
+    def num_points(self) -> int:
+        return len(self.coordinates)
+
+    @property
+    def num_inputs(self) -> int:
+        return self.coordinates.shape[1]
+
+
+def image_grid(
+    height: int, width: int, conventions: Conventions, *, dtype: torch.dtype = torch.float32
+) -> Grid:
+    """The pixels of an image, row by row."""
+    rows, columns = _axis(height, conventions).to(dtype), _axis(width, conventions).to(dtype)
+    y, x = torch.meshgrid(rows, columns, indexing="ij")
+    inputs_of = (0, 1) if conventions.order == "yx" else (1, 0)
+    ordered = (y, x) if conventions.order == "yx" else (x, y)
+    return Grid(rows, columns, torch.stack(ordered, dim=-1).view(-1, 2), inputs_of)
+
+
+def signal_grid(points: int, conventions: Conventions, *, dtype: torch.dtype = torch.float32) -> Grid:
+    """The points of a signal."""
+    axis = _axis(points, conventions)
+    width = _divisor_near_root(points)
+    rows, columns = axis[::width], axis[:width] - axis[0]
+    return Grid(rows.to(dtype), columns.to(dtype), axis.to(dtype)[:, None], (0, 0))
+
+
+def _axis(points: int, conventions: Conventions) -> Tensor:
+    if points < 1:
+        raise ValueError(f"there is no grid of {points} points")
+    # in double precision, so that a grid is the same in every precision up to rounding
+    count = points if conventions.closed else points + 1
+    return torch.linspace(conventions.start, conventions.stop, count, dtype=torch.float64)[:points]
+
+
+def _divisor_near_root(number: int) -> int:
+    """The smallest divisor that is at least the square root.
+
+    >>> _divisor_near_root(2000), _divisor_near_root(7)
+    (50, 7)
+    """
+    return number // next(d for d in range(math.isqrt(number), 0, -1) if number % d == 0)
