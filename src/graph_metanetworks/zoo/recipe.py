@@ -46,7 +46,7 @@ class Recipe(ABC, Generic[Config]):
         """The hyper-parameters of a network."""
 
     def draw_at(self, index: int, generator: torch.Generator) -> Config:
-        """The hyper-parameters of network `index`: drawn, unless the recipe goes through a data set in order."""
+        """The hyper-parameters of network `index`; recipes that take a data set in order use it."""
         return self.draw(generator)
 
     @abstractmethod

@@ -2,7 +2,7 @@
 
 from graph_metanetworks.zoo.inr.conventions import CLASSIFYING, EDITING, SINES, Conventions
 from graph_metanetworks.zoo.inr.fitting import Fit, FitOptions, fit_alone
-from graph_metanetworks.zoo.inr.grid import Grid, image_grid, signal_grid
+from graph_metanetworks.zoo.inr.grid import Grid, make_grid
 from graph_metanetworks.zoo.inr.population import fit_population
 from graph_metanetworks.zoo.inr.render import render
 from graph_metanetworks.zoo.inr.sheet import save_sheet
@@ -20,9 +20,8 @@ __all__ = [
     "Siren",
     "fit_alone",
     "fit_population",
-    "image_grid",
     "initial_weights",
+    "make_grid",
     "render",
     "save_sheet",
-    "signal_grid",
 ]

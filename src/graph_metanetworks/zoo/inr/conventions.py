@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -26,7 +27,8 @@ class Conventions:
     start: float = -1.0  # the first coordinate along every axis
     stop: float = 1.0  # the last one, or, without `closed`, the one after it
     closed: bool = True
-    order: Literal["yx", "xy"] = "yx"  # of the two coordinates of a pixel; y goes down
+    order: Literal["x", "yx", "xy"] = "yx"  # of the coordinates of a point; y goes down; "x" for signals
+    size: tuple[int, ...] = ()  # height and width, or the number of points, if it is known
     initial_biases: Biases = "uniform"  # in ±1/√fan_in as in nn.Linear, or zero
 
     def __post_init__(self) -> None:
@@ -36,10 +38,28 @@ class Conventions:
             raise ValueError(f"values cannot go from {self.value_low} up to {self.value_high}")
         if not self.start < self.stop:
             raise ValueError(f"coordinates cannot go from {self.start} up to {self.stop}")
-        if self.order not in ("yx", "xy"):
-            raise ValueError(f"the order of coordinates is 'yx' or 'xy', not {self.order!r}")
+        if self.order not in ("x", "yx", "xy"):
+            raise ValueError(f"the order of coordinates is 'x', 'yx' or 'xy', not {self.order!r}")
+        if self.size:
+            self.sized(self.size)
         if self.initial_biases not in ("zero", "uniform"):
             raise ValueError(f"initial biases are 'zero' or 'uniform', not {self.initial_biases!r}")
+
+    def sized(self, size: int | Sequence[int] | None = None) -> tuple[int, ...]:
+        """A size along all axes: as given, one number for all of them, or that of the conventions.
+
+        >>> EDITING.sized(28), EDITING.sized((20, 30)), SINES.sized(2000)
+        ((28, 28), (20, 30), (2000,))
+        """
+        if size is None and not self.size:
+            raise ValueError("the conventions do not say at which size networks were fitted: give a size")
+        wanted = self.size if size is None else size
+        sizes = (wanted,) * len(self.order) if isinstance(wanted, int) else tuple(wanted)
+        if len(sizes) != len(self.order) or min(sizes) < 1:
+            raise ValueError(
+                f"a size has {len(self.order)} positive numbers here, for {self.order!r}, not {sizes}"
+            )
+        return sizes
 
     @property
     def value_range(self) -> float:
@@ -68,7 +88,8 @@ class Conventions:
 
     @classmethod
     def from_settings(cls, settings: dict[str, Any]) -> Conventions:
-        return cls(**settings)
+        values: dict[str, Any] = settings | {"size": tuple(settings["size"])}  # JSON has no tuples
+        return cls(**values)
 
 
 EDITING = Conventions()
@@ -84,6 +105,7 @@ SINES = Conventions(
     start=-math.pi,
     stop=math.pi,
     closed=False,
+    order="x",
     initial_biases="zero",
 )
 """DWSNets' INRs of sine waves: points on [-π, π), amplitudes up to 10, the output plus 0.5."""

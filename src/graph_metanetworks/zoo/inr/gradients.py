@@ -1,8 +1,8 @@
 """Losses and gradients of several SIRENs at once, written by hand.
 
-Autograd would allocate more than the caches hold. Here all that has an entry for each neuron and point is made
-for a few networks at a time (a tile), in buffers that are used again and again. What is small is made for all
-networks at once, for there the time goes into calls.
+Autograd would allocate more than the caches hold. Here all that has an entry for each neuron and point is
+made for a few networks at a time (a tile), in buffers that are used again and again. What is small is made
+for all networks at once, for there the time goes into calls.
 
 Axis letters: n networks, h neurons, c outputs; points are rows p times columns q. Layers count from 0.
 """
@@ -72,12 +72,9 @@ class Gradients:
 
     def _prepare(self) -> _Prepared:
         omega, (row_input, column_input) = self._conventions.omega, self._grid.inputs_of
-        weight, bias = (
-            self.parameters.weight(0)[..., None] * omega,
-            self.parameters.bias(0)[..., None] * omega,
-        )
-        a = torch.addcmul(bias, weight[..., row_input, :], self._grid.rows)
-        b = weight[..., column_input, :] * self._grid.columns
+        weight, bias = self.parameters.weight(0) * omega, self.parameters.bias(0) * omega
+        a = torch.addcmul(bias[..., None], weight[..., row_input, None], self._grid.rows)
+        b = weight[..., column_input, None] * self._grid.columns
         rows, columns = torch.stack((a.sin(), a.cos()), dim=2), torch.stack((b.cos(), b.sin()), dim=2)
         turns = omega / (2 * math.pi)
         sine_layers = range(1, self._last)
@@ -97,9 +94,8 @@ class Gradients:
         torch.bmm(rows.transpose(1, 2), columns, out=self._by_rows(self._sines[0]))
         sines = self._sines[0]
         for layer in range(1, self._last):
-            torch.baddbmm(
-                prepared.biases[layer - 1][tile], prepared.weights[layer - 1][tile], sines, out=self._turns
-            )
+            weight, bias = prepared.weights[layer - 1][tile], prepared.biases[layer - 1][tile]
+            torch.baddbmm(bias, weight, sines, out=self._turns)
             sines, cosines = self._sines[layer], self._cosines[layer - 1]
             sine_and_cosine(self._turns, sine=sines, cosine=cosines, scratch=self._scratch)
         return torch.baddbmm(prepared.last_bias[tile], self.parameters.weight(self._last)[tile], sines)
@@ -120,9 +116,7 @@ class Gradients:
             upper, weight = angles, weight * self._conventions.omega
         by_sines = torch.bmm(weight.transpose(1, 2), upper, out=self._turns)
         rows = prepared.rows[tile].flatten(0, 1)
-        self._first_sums[tile] = torch.bmm(rows, self._by_rows(by_sines)).unflatten(
-            0, (-1, self._sines[0].shape[1])
-        )
+        torch.bmm(rows, self._by_rows(by_sines), out=self._first_sums[tile].flatten(0, 1))
 
     def _set(self, layer: int, tile: slice, upper: Tensor) -> None:
         """The gradient of a layer from the derivatives by what it gives, without omega and the factor."""

@@ -8,6 +8,7 @@ only the sines of its rows and columns.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -20,7 +21,7 @@ from graph_metanetworks.zoo.inr.conventions import Conventions
 class Grid:
     """Coordinates of points, row by row: `rows[p]` and `columns[q]` belong to point `p * len(columns) + q`.
 
-    >>> image_grid(2, 3, Conventions()).coordinates.tolist()
+    >>> make_grid(Conventions(), (2, 3)).coordinates.tolist()
     [[-1.0, -1.0], [-1.0, 0.0], [-1.0, 1.0], [1.0, -1.0], [1.0, 0.0], [1.0, 1.0]]
     """
 
@@ -33,33 +34,34 @@ class Grid:
     def num_points(self) -> int:
         return len(self.coordinates)
 
-    @property
-    def num_inputs(self) -> int:
-        return self.coordinates.shape[1]
 
-
-def image_grid(
-    height: int, width: int, conventions: Conventions, *, dtype: torch.dtype = torch.float32
+def make_grid(
+    conventions: Conventions,
+    size: int | Sequence[int] | None = None,
+    *,
+    dtype: torch.dtype = torch.float32,
 ) -> Grid:
-    """The pixels of an image, row by row."""
-    rows, columns = _axis(height, conventions).to(dtype), _axis(width, conventions).to(dtype)
-    y, x = torch.meshgrid(rows, columns, indexing="ij")
-    inputs_of = (0, 1) if conventions.order == "yx" else (1, 0)
-    ordered = (y, x) if conventions.order == "yx" else (x, y)
-    return Grid(rows, columns, torch.stack(ordered, dim=-1).view(-1, 2), inputs_of)
+    """The pixels of an image, row by row, or the points of a signal; by default at the size of the fit."""
+    axes = [_axis(points, conventions) for points in conventions.sized(size)]
+    if len(axes) == 1:
+        return _signal_grid(axes[0], dtype)
+    return _image_grid(axes[0], axes[1], conventions, dtype)
 
 
-def signal_grid(points: int, conventions: Conventions, *, dtype: torch.dtype = torch.float32) -> Grid:
-    """The points of a signal."""
-    axis = _axis(points, conventions)
-    width = _divisor_near_root(points)
+def _image_grid(rows: Tensor, columns: Tensor, conventions: Conventions, dtype: torch.dtype) -> Grid:
+    y, x = torch.meshgrid(rows.to(dtype), columns.to(dtype), indexing="ij")
+    inputs_of = conventions.order.index("y"), conventions.order.index("x")
+    ordered = (y, x) if inputs_of == (0, 1) else (x, y)
+    return Grid(rows.to(dtype), columns.to(dtype), torch.stack(ordered, dim=-1).view(-1, 2), inputs_of)
+
+
+def _signal_grid(axis: Tensor, dtype: torch.dtype) -> Grid:
+    width = _divisor_near_root(len(axis))
     rows, columns = axis[::width], axis[:width] - axis[0]
     return Grid(rows.to(dtype), columns.to(dtype), axis.to(dtype)[:, None], (0, 0))
 
 
 def _axis(points: int, conventions: Conventions) -> Tensor:
-    if points < 1:
-        raise ValueError(f"there is no grid of {points} points")
     # in double precision, so that a grid is the same in every precision up to rounding
     count = points if conventions.closed else points + 1
     return torch.linspace(conventions.start, conventions.stop, count, dtype=torch.float64)[:points]

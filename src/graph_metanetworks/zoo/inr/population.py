@@ -53,9 +53,9 @@ class _Slots:
     def run(self, initial: Sequence[dict[str, Tensor]]) -> Iterator[tuple[int, Fit]]:
         waiting = iter(enumerate(initial))
         while True:
-            for slot, network in enumerate(self.networks):
-                if network is None:
-                    self._fill(slot, next(waiting, None))
+            free = [slot for slot, network in enumerate(self.networks) if network is None]
+            for slot, (network, weights) in zip(free, waiting, strict=False):
+                self._fill(slot, network, weights)
             busy = [network is not None for network in self.networks]
             if not any(busy):
                 return
@@ -64,15 +64,11 @@ class _Slots:
             self.adam.update(self.steps)
             self.steps = [min(step + 1, self.options.steps) for step in self.steps]
 
-    def _fill(self, slot: int, incoming: tuple[int, dict[str, Tensor]] | None) -> None:
-        self.parameters.flat[slot] = 0  # also where nothing comes: not a number must not stay
-        self.adam.forget(slot)
-        self.steps[slot] = 0
-        if incoming is None:
-            return
-        self.networks[slot], weights = incoming
+    def _fill(self, slot: int, network: int, weights: dict[str, Tensor]) -> None:
+        self.networks[slot], self.steps[slot] = network, 0
         self.parameters.load(slot, weights)
-        self.own_targets[slot] = self.targets[incoming[0]]
+        self.own_targets[slot] = self.targets[network]
+        self.adam.forget(slot)
 
     def _take_out(self, losses: Sequence[float]) -> Iterator[tuple[int, Fit]]:
         for slot, network in enumerate(self.networks):

@@ -31,7 +31,7 @@ def save_sheet(
     path = check_suffix(path)
     if not originals or len(originals) != len(renders):
         raise ValueError(
-            f"a sheet needs as many renders as originals, not {len(renders)} and {len(originals)}"
+            f"{len(originals)} originals and {len(renders)} renders: there must be a render for each"
         )
     columns = min(columns, len(originals))
     bands = -(-len(originals) // columns)

@@ -58,7 +58,7 @@ class Architecture:
             if found.parameters == shapes:
                 return found
         raise ValueError(
-            "these are not the weights of a SIREN: there should be seq.0.weight, seq.0.bias, seq.1.weight, ..., "
+            "these are not the weights of a SIREN: there should be seq.0.weight, seq.0.bias, ..., "
             f"all hidden layers of one width, not {shapes}"
         )
 

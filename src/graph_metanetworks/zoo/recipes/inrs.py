@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -16,9 +16,9 @@ from torch import Tensor
 from graph_metanetworks.zoo.data import ImageData, load
 from graph_metanetworks.zoo.inr.conventions import IMAGE_PROTOCOLS, SINES, Conventions
 from graph_metanetworks.zoo.inr.fitting import Fit, FitOptions, Schedule
-from graph_metanetworks.zoo.inr.grid import Grid, image_grid, signal_grid
+from graph_metanetworks.zoo.inr.grid import Grid, make_grid
 from graph_metanetworks.zoo.inr.population import fit_population
-from graph_metanetworks.zoo.inr.render import Size, render
+from graph_metanetworks.zoo.inr.render import render
 from graph_metanetworks.zoo.inr.siren import Architecture, Siren, initial_weights
 from graph_metanetworks.zoo.recipe import Config, Recipe, Trained
 
@@ -31,12 +31,11 @@ class InrRecipe(Recipe[Config]):
     architecture: Architecture
     conventions: Conventions
     options: FitOptions
-    size: Size  # of what networks are fitted to
 
     @property
-    @abstractmethod
     def grid(self) -> Grid:
-        """The points to which networks are fitted."""
+        """The points at which networks are fitted."""
+        return make_grid(self.conventions)
 
     @abstractmethod
     def targets(self, configs: Sequence[Config]) -> Tensor:  # [networks, outputs, points]
@@ -73,24 +72,23 @@ class InrRecipe(Recipe[Config]):
             "diverged": not math.isfinite(fit.loss),
         }
 
-    def render(self, state_dict: dict[str, Tensor], config: Config, size: Size | None = None) -> Tensor:
-        """The signal [points] or image [channels, height, width] that a network stands for."""
-        return render(state_dict, self.conventions, self.size if size is None else size)
+    def render(
+        self, state_dict: dict[str, Tensor], config: Config, size: int | Sequence[int] | None = None
+    ) -> Tensor:
+        """The signal [points] or image [channels, height, width] that a network shows."""
+        return render(state_dict, self.conventions, size)
 
     def settings(self) -> dict[str, Any]:
         return {
             "architecture": asdict(self.architecture),
             "conventions": self.conventions.settings(),
             "options": asdict(self.options),
-            "size": self.size,
         }
 
     def _take(self, settings: dict[str, Any]) -> None:
         self.architecture = Architecture(**settings["architecture"])
         self.conventions = Conventions.from_settings(settings["conventions"])
         self.options = FitOptions(**settings["options"])
-        size = settings["size"]
-        self.size = size if isinstance(size, int) else (size[0], size[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +100,7 @@ class SineWave:
 
 
 class SineInrs(InrRecipe[SineWave]):
-    """SIRENs fitted to a·sin(b·x) with a and b from U(0, 10): protocol of DWSNets and of the paper's section 5.3.
+    """SIRENs fitted to a·sin(b·x), with a and b from U(0, 10), as in DWSNets and the paper's section 5.3.
 
     >>> recipe = SineInrs(points=100)
     >>> wave = recipe.draw(torch.Generator().manual_seed(0))
@@ -126,15 +124,9 @@ class SineInrs(InrRecipe[SineWave]):
         largest: float = 10.0,
     ):
         self.architecture = Architecture(inputs=1, outputs=1, hidden=hidden, layers=layers)
-        self.conventions = SINES
+        self.conventions = replace(SINES, size=(points,))
         self.options = FitOptions(steps, learning_rate, schedule, weight_decay, stop_loss)
-        self.size = points
         self.largest = largest  # amplitude and frequency
-
-    @property
-    def grid(self) -> Grid:
-        assert isinstance(self.size, int)
-        return signal_grid(self.size, self.conventions)
 
     def settings(self) -> dict[str, Any]:
         return super().settings() | {"largest": self.largest}
@@ -146,9 +138,8 @@ class SineInrs(InrRecipe[SineWave]):
         return recipe
 
     def draw(self, generator: torch.Generator) -> SineWave:
-        amplitude, frequency = (
-            torch.rand(2, generator=generator, dtype=torch.float64) * self.largest
-        ).tolist()
+        uniform = torch.rand(2, generator=generator, dtype=torch.float64)
+        amplitude, frequency = (uniform * self.largest).tolist()
         return SineWave(amplitude, frequency)
 
     def targets(self, configs: Sequence[SineWave]) -> Tensor:
@@ -204,15 +195,9 @@ class ImageInrs(InrRecipe[ImageChoice]):
         self.data: ImageData | None = loaded
         self.provenance = {"data": loaded.name, "checksum": loaded.checksum}
         self.architecture = Architecture(inputs=2, outputs=channels, hidden=hidden, layers=layers)
-        self.conventions = IMAGE_PROTOCOLS[protocol]
+        self.conventions = replace(IMAGE_PROTOCOLS[protocol], size=(height, width))
         self.options = FitOptions(steps, learning_rate, schedule)
-        self.size = (height, width)
         self.min_psnr = min_psnr
-
-    @property
-    def grid(self) -> Grid:
-        assert isinstance(self.size, tuple)
-        return image_grid(*self.size, self.conventions)
 
     def settings(self) -> dict[str, Any]:
         return super().settings() | self.provenance | {"min_psnr": self.min_psnr}
@@ -261,7 +246,5 @@ class ImageInrs(InrRecipe[ImageChoice]):
     @property
     def _loaded(self) -> ImageData:
         if self.data is None:
-            raise ValueError(
-                "this recipe comes from a zoo and has no images; make one with ImageInrs(data=...)"
-            )
+            raise ValueError("a recipe that comes from a zoo has no images; make one: ImageInrs(data=...)")
         return self.data
