@@ -79,8 +79,8 @@ class Conventions:
         >>> round(EDITING.psnr(0.0004), 6)  # an error of 0.02 in values from -1 to 1
         40.0
         """
-        if math.isnan(loss):
-            return math.nan
+        if not math.isfinite(loss):
+            return -loss
         return 10 * math.log10(self.value_range**2 / loss) if loss else math.inf
 
     def settings(self) -> dict[str, Any]:

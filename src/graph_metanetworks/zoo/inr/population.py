@@ -54,7 +54,9 @@ class _Slots:
         waiting = iter(enumerate(initial))
         while True:
             free = [slot for slot, network in enumerate(self.networks) if network is None]
-            for slot, (network, weights) in zip(free, waiting, strict=False):
+            for slot, (network, weights) in zip(
+                free, waiting, strict=False
+            ):  # `free` first: takes no network too many
                 self._fill(slot, network, weights)
             busy = [network is not None for network in self.networks]
             if not any(busy):

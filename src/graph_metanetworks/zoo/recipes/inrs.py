@@ -183,10 +183,10 @@ class ImageInrs(InrRecipe[ImageChoice]):
         protocol: Literal["editing", "classifying"] = "classifying",
         hidden: int = 32,
         layers: int = 2,
-        steps: int = 300,
+        steps: int = 200,
         learning_rate: float = 4e-3,
         schedule: Schedule = "cosine",
-        min_psnr: float = 25.0,
+        min_psnr: float = 30.0,
     ):
         if protocol not in IMAGE_PROTOCOLS:
             raise ValueError(f"there is no protocol {protocol!r}; there are {', '.join(IMAGE_PROTOCOLS)}")
