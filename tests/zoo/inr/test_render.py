@@ -79,8 +79,7 @@ def test_errors_say_what_is_wrong() -> None:
 def test_sirens_are_traced(architecture: Architecture, conventions: Conventions) -> None:
     network = Siren(architecture, conventions)
     coordinates = torch.rand(5, architecture.inputs)
-    graph = gmn.trace(network, coordinates)
-    gmn.testing.assert_all(network, coordinates)
+    graph = gmn.testing.assert_all(network, coordinates)
     assert graph.num_parameters == architecture.num_parameters
 
 

@@ -13,7 +13,7 @@ from graph_metanetworks.zoo.inr.gradients import Gradients
 from graph_metanetworks.zoo.inr.grid import Grid
 from graph_metanetworks.zoo.inr.siren import Architecture
 
-SLOTS = 16  # networks that are fitted at a time
+SLOTS = 32  # networks that are fitted at a time, at least
 FIRST_DECAY, SECOND_DECAY, EPSILON = 0.9, 0.999, 1e-8  # Adam's usual ones
 
 
@@ -54,9 +54,8 @@ class _Slots:
         waiting = iter(enumerate(initial))
         while True:
             free = [slot for slot, network in enumerate(self.networks) if network is None]
-            for slot, (network, weights) in zip(
-                free, waiting, strict=False
-            ):  # `free` first: takes no network too many
+            # in this order zip takes no network for which there is no slot
+            for slot, (network, weights) in zip(free, waiting, strict=False):
                 self._fill(slot, network, weights)
             busy = [network is not None for network in self.networks]
             if not any(busy):
