@@ -51,10 +51,10 @@ ONE = torch.tensor(1.0)
 def sine_and_cosine(turns: Tensor, *, sine: Tensor, cosine: Tensor, scratch: Tensor) -> None:
     """Write sin(2π turns) and cos(2π turns); `turns` and `scratch` are overwritten.
 
-    >>> turns, sine, cosine, scratch = torch.tensor([1 / 6, -3.0]), *torch.empty(3, 2)
+    >>> turns, sine, cosine, scratch = torch.tensor([1 / 6, -2.8]), *torch.empty(3, 2)
     >>> sine_and_cosine(turns, sine=sine, cosine=cosine, scratch=scratch)
-    >>> sine.round(decimals=4).tolist(), cosine.round(decimals=4).tolist()
-    ([0.866, 0.0], [0.5, 1.0])
+    >>> [f"{value:.4f}" for value in (*sine, *cosine)]
+    ['0.8660', '0.9511', '0.5000', '0.3090']
     """
     if turns.dtype != torch.float32:  # the polynomials are made for its precision
         turns.mul_(2 * math.pi)
