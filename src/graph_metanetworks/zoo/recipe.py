@@ -6,7 +6,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, is_dataclass
-from typing import Any, ClassVar, Generic, TypeVar, get_type_hints
+from typing import Any, ClassVar, Generic, Protocol, TypeVar, get_type_hints, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -73,6 +73,15 @@ class Recipe(ABC, Generic[Config]):
         self, configs: Sequence[Config], seeds: Sequence[int], progress: Callable[[float], None]
     ) -> list[Trained]:
         """Train networks of one shape. `progress` is told, now and then, which share of the work is done."""
+
+
+@runtime_checkable
+class Renders(Protocol):
+    """A recipe of networks that show a signal or an image."""
+
+    def render(
+        self, state_dict: dict[str, Tensor], config: Any, size: int | Sequence[int] | None = None
+    ) -> Tensor: ...
 
 
 def network_seed(zoo_seed: int, index: int) -> int:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from graph_metanetworks.errors import ZooError
 from graph_metanetworks.zoo.check import check
 from graph_metanetworks.zoo.description import Description
-from graph_metanetworks.zoo.recipe import Recipe
+from graph_metanetworks.zoo.recipe import Recipe, Renders
 from graph_metanetworks.zoo.shard import CONFIG, METRIC
 from graph_metanetworks.zoo.store import Place, Store
 
@@ -176,6 +176,13 @@ class ZooNetwork:
         network = self._store.recipe.build(self.config)
         network.load_state_dict(self.state_dict)
         return network.eval()
+
+    def render(self, size: int | Sequence[int] | None = None) -> Tensor:
+        """The signal or image that an implicit neural representation shows, at any size."""
+        recipe = self._store.recipe
+        if not isinstance(recipe, Renders):
+            raise ZooError(f"networks of '{self._store.description.recipe}' show no signal to render.")
+        return recipe.render(self.state_dict, self.config, size)
 
     @property
     def _place(self) -> Place:

@@ -7,10 +7,13 @@ from dataclasses import replace
 import pytest
 import torch
 
+from graph_metanetworks.errors import ZooError
+from graph_metanetworks.zoo import build
 from graph_metanetworks.zoo.data import load
 from graph_metanetworks.zoo.inr import Siren
 from graph_metanetworks.zoo.recipe import Recipe, Trained, network_seed
 from graph_metanetworks.zoo.recipes.inrs import ImageChoice, ImageInrs, SineInrs, SineWave
+from zoo_recipes import Regressors
 
 
 def trained(recipe: Recipe, count: int) -> tuple[list, list[Trained]]:
@@ -98,3 +101,16 @@ def test_a_recipe_from_a_zoo_says_that_it_has_no_images(digits: ImageInrs) -> No
         again.draw_at(0, torch.Generator())
     with pytest.raises(ValueError, match="there is no protocol 'painting'"):
         ImageInrs(data="digits", protocol="painting")  # pyright: ignore[reportArgumentType]
+
+
+def test_networks_of_a_zoo_are_rendered(tmp_path) -> None:
+    recipe = ImageInrs(data="digits", steps=20)
+    network = build(recipe, 2, tmp_path, workers=1, quiet=True)[1]
+    assert torch.equal(network.render(), recipe.render(network.state_dict, network.config))
+    assert network.render(5).shape == (1, 5, 5)
+
+
+def test_only_inrs_are_rendered(tmp_path) -> None:
+    network = build(Regressors(), 1, tmp_path, workers=1, quiet=True)[0]
+    with pytest.raises(ZooError, match="show no signal to render"):
+        network.render()
