@@ -67,7 +67,7 @@ class ClassifierRecipe(Recipe[Config]):
         data: str | ImageData = "digits",
         *,
         data_dir: Path | None = None,
-        epochs: int = 10,
+        epochs: int = 8,
         batch_size: int = 32,
         checkpoints: int = 0,
         augment: bool = True,
