@@ -23,12 +23,7 @@ class Cnn1d(nn.Module):
         )
         self.norms = nn.ModuleList(norm_1d(architecture.norm, hidden) for _ in range(depth))
         self.pool = nn.AdaptiveAvgPool1d(1)
-        self.head = Head(
-            hidden,
-            task.classes,
-            linear_layers=architecture.linear_layers,
-            dropout=architecture.dropout,
-        )
+        self.head = Head(architecture, task)
 
     def forward(self, x: Tensor) -> Tensor:  # [..., channels, height, width] -> [..., classes]
         x = x.flatten(-2)

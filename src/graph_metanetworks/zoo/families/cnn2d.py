@@ -23,12 +23,7 @@ class Cnn2d(nn.Module):
         )
         self.norms = nn.ModuleList(norm_2d(architecture.norm, hidden) for _ in range(depth))
         self.pool = nn.AdaptiveAvgPool2d(1)
-        self.head = Head(
-            hidden,
-            task.classes,
-            linear_layers=architecture.linear_layers,
-            dropout=architecture.dropout,
-        )
+        self.head = Head(architecture, task)
 
     def forward(self, x: Tensor) -> Tensor:  # [..., channels, height, width] -> [..., classes]
         for convolution, norm in zip(self.convolutions, self.norms, strict=True):

@@ -41,12 +41,7 @@ class DeepSets(nn.Module):
         self.layers = nn.ModuleList(Equivariant(features, hidden) for features in inputs)
         self.norms = nn.ModuleList(norm_1d(architecture.norm, hidden) for _ in range(depth))
         self.pool = nn.AdaptiveAvgPool1d(1)
-        self.head = Head(
-            hidden,
-            task.classes,
-            linear_layers=architecture.linear_layers,
-            dropout=architecture.dropout,
-        )
+        self.head = Head(architecture, task)
 
     def forward(self, x: Tensor) -> Tensor:  # [..., channels, height, width] -> [..., classes]
         points = x.flatten(-2).mT

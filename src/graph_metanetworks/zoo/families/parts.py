@@ -9,6 +9,8 @@ from __future__ import annotations
 from torch import Tensor, nn
 from torch.nn import functional
 
+from graph_metanetworks.zoo.families.family import Architecture, Task
+
 GROUPS = 4  # of a group norm
 
 
@@ -17,11 +19,14 @@ class Head(nn.Module):
 
     stackable = True
 
-    def __init__(self, features: int, classes: int, *, linear_layers: int, dropout: float) -> None:
+    def __init__(self, architecture: Architecture, task: Task) -> None:
         super().__init__()
-        self.dropout = nn.Dropout(dropout)
-        self.hidden = nn.ModuleList(nn.Linear(features, features) for _ in range(linear_layers - 1))
-        self.out = nn.Linear(features, classes)
+        features = architecture.hidden
+        self.dropout = nn.Dropout(architecture.dropout)
+        self.hidden = nn.ModuleList(
+            nn.Linear(features, features) for _ in range(architecture.linear_layers - 1)
+        )
+        self.out = nn.Linear(features, task.classes)
 
     def forward(self, x: Tensor) -> Tensor:  # [..., features] -> [..., classes]
         x = self.dropout(x)

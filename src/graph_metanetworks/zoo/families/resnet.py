@@ -40,12 +40,7 @@ class ResNet(nn.Module):
         self.norm = nn.BatchNorm2d(architecture.hidden)
         self.blocks = nn.ModuleList(Block(architecture.hidden, stride) for stride in rest)
         self.pool = nn.AdaptiveAvgPool2d(1)
-        self.head = Head(
-            architecture.hidden,
-            task.classes,
-            linear_layers=architecture.linear_layers,
-            dropout=architecture.dropout,
-        )
+        self.head = Head(architecture, task)
 
     def forward(self, x: Tensor) -> Tensor:  # [..., channels, height, width] -> [..., classes]
         x = functional.relu(self.norm(self.convolution(x)))
