@@ -10,7 +10,8 @@ from graph_metanetworks.errors import (
 )
 from graph_metanetworks.graph import EdgeBlock, NodeGroup, ParameterGraph
 from graph_metanetworks.nn.metanetwork import GraphMetanetwork
-from graph_metanetworks.symmetry.group import Automorphism, Symmetry
+from graph_metanetworks.symmetry.automorphism import Automorphism
+from graph_metanetworks.symmetry.group import Symmetry
 from graph_metanetworks.trace.declare import Declaration, declare
 from graph_metanetworks.trace.registry import remove_rule, rule
 from graph_metanetworks.trace.tracer import Tracer, trace

@@ -263,7 +263,7 @@ class ParameterGraph:
         Of hidden nodes that are permuted along one axis only (heads, but not the rotary dimensions within a
         head) it is the index along the other axes. [N]
         """
-        return torch.cat([_group_index(group) for group in self.groups])
+        return torch.cat([group_index(group) for group in self.groups])
 
     # -------------------------------------------------------------- features of edges
 
@@ -344,7 +344,8 @@ class ParameterGraph:
         return summary_html(self)
 
 
-def _group_index(group: NodeGroup) -> Tensor:
+def group_index(group: NodeGroup) -> Tensor:
+    """The `node_index` of the nodes of one group. [size]"""
     if group.indexed:
         return torch.arange(group.size, device="cpu")
     if not any(fixed for _, fixed in group.axes):

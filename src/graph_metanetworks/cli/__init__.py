@@ -7,12 +7,14 @@ from typing import Annotated
 import typer
 
 from graph_metanetworks import __version__
+from graph_metanetworks.cli.symmetry import symmetry
 from graph_metanetworks.cli.trace import trace
 
 __all__ = ["app", "main"]
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.command()(trace)
+app.command()(symmetry)
 
 
 def _print_version(wanted: bool) -> None:

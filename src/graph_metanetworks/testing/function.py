@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
 from graph_metanetworks.graph import ParameterGraph
-from graph_metanetworks.symmetry.group import Automorphism
+from graph_metanetworks.symmetry.automorphism import Automorphism
 from graph_metanetworks.testing.automorphism import numbered, sample
 from graph_metanetworks.trace.outputs import output_tensors
 from graph_metanetworks.trace.tape import plain_kernels

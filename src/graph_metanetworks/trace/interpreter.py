@@ -154,7 +154,7 @@ class Interpreter:
             if uniform and bool((value == value.narrow(dim, 0, 1)).all()):
                 dims.append(free(length, "a constant", generic=True))
             else:
-                dims.append(fixed(length, "a constant that varies"))
+                dims.append(fixed(length, "a constant that varies along it"))
         return Value(Role.CONSTANT, dims)
 
     def add_input(self, ref: TensorRef, name: str) -> None:
