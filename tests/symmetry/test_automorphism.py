@@ -61,7 +61,7 @@ def test_the_identity_changes_nothing() -> None:
 def test_automorphisms_of_two_graphs_are_not_mixed() -> None:
     ours, theirs = (sample(traced(name).graph) for name in ("mlp-relu", "mlp-tanh"))
     with pytest.raises(ValueError, match="one graph"):
-        ours @ theirs
+        _ = ours @ theirs
     assert ours != theirs
 
 

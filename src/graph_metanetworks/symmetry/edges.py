@@ -37,7 +37,7 @@ class _Edges:
         element = self.element if elements is None else np.where(self.element < 0, -1, elements[self.element])
         return np.lexsort((element, *self.position.T, nodes[self.target], nodes[self.source]))
 
-    def ends(self, order: NDArray[np.int64], nodes: NDArray[np.int64]) -> NDArray[np.float64]:
+    def ends(self, order: NDArray[np.int64], nodes: NDArray[np.int64]) -> NDArray:
         """Sources, targets and positions in the given order."""
         columns = (nodes[self.source[order]], nodes[self.target[order]], *self.position[order].T)
         return np.stack(columns)

@@ -32,6 +32,8 @@ def explain(symmetry: Symmetry) -> str:
         weights (dimension): 0.weight (0), 0.bias (0), 2.weight (1)
     <BLANKLINE>
     Fixed:
+      2
+        why: output
       input
         why: input
     """

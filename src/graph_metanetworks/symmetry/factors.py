@@ -81,6 +81,9 @@ def fixed_axes(symmetry: Symmetry) -> tuple[Fixed, ...]:
     """What is pinned, by reason: node groups first, then dimensions of weights that no such group shows."""
     groups, places = _along(symmetry)
     reasons: dict[str, tuple[dict[NodeGroup, None], dict[Place, None]]] = defaultdict(lambda: ({}, {}))
+    for group in symmetry.groups:
+        if group.size == 1 and group.kind in ("input", "output"):  # along no axis
+            reasons[group.kind][0][group] = None
     for axis, own in groups.items():
         if axis.pinned and own:
             reasons[axis.reason][0].update(own)
