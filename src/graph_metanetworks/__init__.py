@@ -11,6 +11,7 @@ from graph_metanetworks.errors import (
 from graph_metanetworks.graph import EdgeBlock, NodeGroup, ParameterGraph
 from graph_metanetworks.nn.metanetwork import GraphMetanetwork
 from graph_metanetworks.symmetry.automorphism import Automorphism
+from graph_metanetworks.symmetry.canonical import canonicalize
 from graph_metanetworks.symmetry.group import Symmetry
 from graph_metanetworks.trace.declare import Declaration, declare
 from graph_metanetworks.trace.registry import remove_rule, rule
@@ -32,6 +33,7 @@ __all__ = [
     "Tracer",
     "UnsupportedOperation",
     "UnusedParameters",
+    "canonicalize",
     "collate",
     "declare",
     "nn",

@@ -32,7 +32,9 @@ def summary(graph: ParameterGraph, max_rows: int = 40) -> str:
     """
     parts = [_header(graph)]
     parts += [table.text(max_rows) for table in _tables(graph)]
-    parts += ["\n".join(wrap(note, WIDTH, subsequent_indent="  ", break_on_hyphens=False)) for note in _notes(graph)]
+    parts += [
+        "\n".join(wrap(note, WIDTH, subsequent_indent="  ", break_on_hyphens=False)) for note in _notes(graph)
+    ]
     return "\n\n".join(parts)
 
 

@@ -128,7 +128,9 @@ class Automorphism:
                     f"the optimiser has a parameter number {index}, but only {len(names)} names were given. "
                     "Pass the names in the order of the optimiser's parameters."
                 )
-            moved[index] = {key: self._optimizer_entry(value, str(names[index])) for key, value in own.items()}
+            moved[index] = {
+                key: self._optimizer_entry(value, str(names[index])) for key, value in own.items()
+            }
         return {**state, "state": moved}
 
     def _optimizer_entry(self, value: Any, name: str) -> Any:
