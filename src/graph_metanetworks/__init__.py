@@ -10,6 +10,7 @@ from graph_metanetworks.errors import (
 )
 from graph_metanetworks.graph import EdgeBlock, NodeGroup, ParameterGraph
 from graph_metanetworks.nn.metanetwork import GraphMetanetwork
+from graph_metanetworks.symmetry.align import Alignment, align, interpolate
 from graph_metanetworks.symmetry.automorphism import Automorphism
 from graph_metanetworks.symmetry.canonical import canonicalize
 from graph_metanetworks.symmetry.group import Symmetry
@@ -20,6 +21,7 @@ from graph_metanetworks.trace.tracer import Tracer, trace
 __version__ = "0.1.0"
 
 __all__ = [
+    "Alignment",
     "Automorphism",
     "Batch",
     "Declaration",
@@ -33,9 +35,11 @@ __all__ = [
     "Tracer",
     "UnsupportedOperation",
     "UnusedParameters",
+    "align",
     "canonicalize",
     "collate",
     "declare",
+    "interpolate",
     "nn",
     "remove_rule",
     "rule",

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from graph_metanetworks.symmetry.axes import Axis, Dim, leaves, ordered_parents, referred, regions, size
 
-Tables = Mapping[Axis, Tensor]  # image of each index, [*sizes of the axes it depends on, size]
+# image of each index, [*sizes of the axes it depends on, size]; axes without a table stay as they are
+Tables = Mapping[Axis, Tensor]
 
 
 def images(tables: Tables, dims: Sequence[Dim]) -> list[Tensor]:
@@ -63,7 +64,7 @@ def _variable_image(tables: Tables, axes: Dim, index: int) -> Tensor:
         shape = [-1 if i == position else 1 for i in range(len(axes))]
         return torch.arange(axes[position].size, device="cpu").view(shape)
 
-    if axis.pinned or axis.size == 1:
+    if axis.pinned or axis not in tables:
         return coordinate(index)
     outer = [coordinate(axes.index(parent)) for parent in ordered_parents(axis)]
     return tables[axis][(*outer, coordinate(index))]

@@ -32,9 +32,9 @@ Colours = dict[Axis, NDArray[np.uint64]]  # [*sizes of the axes it depends on, s
 def canonicalize(graph: ParameterGraph, state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The representative of a network's orbit: bit for bit the same for every permuted copy.
 
-    Neurons with equal weights everywhere are interchangeable and do no harm. Weights that are so regular that
-    different neurons cannot be told apart by colours (a hidden layer of equal numbers, a circulant matrix) may
-    have several representatives; trained or randomly initialised weights have one.
+    Neurons with equal weights everywhere are interchangeable and do no harm. Weights so regular that colours
+    cannot tell different neurons apart (matrices of zeros and ones, such as those of regular graphs) may have
+    several representatives; trained or randomly initialised weights have one.
 
     >>> import torch, graph_metanetworks as gmn
     >>> model = torch.nn.Sequential(torch.nn.Linear(2, 9), torch.nn.ReLU(), torch.nn.Linear(9, 1))
