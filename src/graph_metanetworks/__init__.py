@@ -14,6 +14,7 @@ from graph_metanetworks.symmetry.align import Alignment, align, interpolate
 from graph_metanetworks.symmetry.automorphism import Automorphism
 from graph_metanetworks.symmetry.canonical import canonicalize
 from graph_metanetworks.symmetry.group import Symmetry
+from graph_metanetworks.symmetry.scaling import Rescaling, Scaling
 from graph_metanetworks.trace.declare import Declaration, declare
 from graph_metanetworks.trace.registry import remove_rule, rule
 from graph_metanetworks.trace.tracer import Tracer, trace
@@ -29,6 +30,8 @@ __all__ = [
     "GraphMetanetwork",
     "NodeGroup",
     "ParameterGraph",
+    "Rescaling",
+    "Scaling",
     "StateDictMismatch",
     "Symmetry",
     "TraceError",

@@ -25,4 +25,4 @@ def symmetry(
     with friendly_errors(debug=debug):
         network, example = named_network(target, arg, kwarg, input, high=high, meta=meta)
         graph = traced_on(Tracer(unknown=unknown, unused=unused), network, example, guessed=not input)
-        typer.echo(f"{graph.name}: {graph.symmetry.explain()}")
+        typer.echo(f"{graph.name}: {graph.symmetry.explain()}\n\n{graph.scaling.explain()}")

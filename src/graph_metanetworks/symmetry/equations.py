@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array
+from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import connected_components
 
 Rows = NDArray[np.int64]  # [equations, terms], padded with 0
@@ -19,20 +19,19 @@ Terms = dict[int, float]
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """All solutions: each unknown is plus or minus a representative, or 0; some of those are sums of others."""
+    """All solutions: a matrix that turns a choice of the free unknowns into the value of every unknown."""
 
-    representative: NDArray[np.int64]  # signed, [unknowns + 1]; 0 is the number zero
-    sums: dict[int, Terms]  # representatives that others determine, in an order in which they can be computed
-    free: NDArray[np.int64]  # representatives that may be chosen
+    matrix: csr_array  # [unknowns + 1, free]; row 0 is the number zero
     modulo: int | None = None
 
+    @property
+    def free(self) -> int:
+        """How many unknowns may be chosen."""
+        return self.matrix.shape[1]
+
     def values(self, chosen: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The value of every unknown for a choice of the free ones. [unknowns + 1]"""
-        found = np.zeros(len(self.representative))
-        found[self.free] = chosen
-        for unknown, terms in self.sums.items():
-            found[unknown] = sum(factor * found[other] for other, factor in terms.items())
-        values = np.sign(self.representative) * found[np.abs(self.representative)]
+        """The value of every unknown. [free] -> [unknowns + 1]"""
+        values = self.matrix @ chosen
         return values if self.modulo is None else values % self.modulo
 
 
@@ -53,10 +52,23 @@ def solve(unknowns: int, equations: list[Rows], *, modulo: int | None = None) ->
             break
         representative = _merged(representative, short, modulo)
         rows = rows[count > 2]
-    sums = _eliminated(rows, modulo)
+    return Solution(_matrix(representative, _eliminated(rows, modulo)), modulo)
+
+
+def _matrix(representative: NDArray[np.int64], sums: dict[int, Terms]) -> csr_array:
+    """Each unknown by the free ones: plus or minus a representative, which may be a sum of others."""
+    count = len(representative)
     roots = np.unique(np.abs(representative))
-    free = np.array([root for root in roots.tolist() if root and root not in sums], dtype=np.int64)
-    return Solution(representative, sums, free, modulo)
+    free = [root for root in roots.tolist() if root and root not in sums]
+    column = {root: index for index, root in enumerate(free)}
+    entries = [(root, column[root], 1.0) for root in free]
+    entries += [(root, column[other], value) for root, own in sums.items() for other, value in own.items()]
+    rows, columns, values = zip(*entries, strict=True) if entries else ((), (), ())
+    by_root = coo_array((np.array(values), (rows, columns)), shape=(count, len(free)))
+    signs = coo_array(
+        (np.sign(representative), (np.arange(count), np.abs(representative))), shape=(count, count)
+    )
+    return csr_array(signs.astype(np.float64) @ by_root.tocsr())
 
 
 def _stacked(equations: list[Rows]) -> Rows:
@@ -85,40 +97,28 @@ def _reduced(rows: Rows, representative: NDArray[np.int64], modulo: int | None) 
 def _merged(representative: NDArray[np.int64], rows: Rows, modulo: int | None) -> NDArray[np.int64]:
     """Unknowns that are equal, opposite or zero, as connected components of +x and -x for each x."""
     count = len(representative)
-    rows = np.sort(np.abs(rows), axis=1)[:, -2:] * _signs(rows) if rows.shape[1] > 1 else _widened(rows)
-    first, second = rows[:, 0], -rows[:, 1]  # first = second
-    ends = [_node(first, count), _node(-first, count)], [_node(second, count), _node(-second, count)]
-    source, target = np.concatenate(ends[0]), np.concatenate(ends[1])
-    source, target = np.append(source, 0), np.append(target, count)  # +0 = -0
-    if modulo == 2:
-        source = np.append(source, np.arange(count))
-        target = np.append(target, np.arange(count) + count)
-        zero_is_own_negative = False
-    else:
-        zero_is_own_negative = True
+    order = np.argsort(np.abs(rows), axis=1)[:, -2:]
+    first, second = (
+        np.take_along_axis(rows, order, axis=1).T if rows.shape[1] > 1 else (0 * rows[:, 0], rows[:, 0])
+    )
+    everything = np.arange(count)
+    joined = [(_node(first, count), _node(-second, count)), (_node(-first, count), _node(second, count))]
+    if modulo == 2:  # x and -x are one, so that only what is joined to 0 is zero
+        joined.append((everything, everything + count))
+    source, target = (np.concatenate(ends) for ends in zip(*joined, strict=True))
     graph = coo_array((np.ones(len(source)), (source, target)), shape=(2 * count, 2 * count))
     _, component = connected_components(graph, directed=False)
-    lowest = np.full(component.max() + 1, 2 * count)
-    np.minimum.at(lowest, component, np.tile(np.arange(count), 2))
+    lowest = np.full(component.max() + 1, count)
+    np.minimum.at(lowest, component, np.tile(everything, 2))
     plus, minus = component[:count], component[count:]
     root = lowest[plus]
-    if zero_is_own_negative:
-        signed = np.where(plus == minus, 0, np.where(component[root] == plus, root, -root))
-    else:
-        signed = np.where(plus == component[0], 0, root)
+    is_zero = plus == component[0] if modulo == 2 else plus == minus
+    signed = np.where(is_zero, 0, np.where(component[root] == plus, root, -root))
     return np.sign(representative) * signed[np.abs(representative)]
 
 
-def _signs(rows: Rows) -> Rows:
-    order = np.argsort(np.abs(rows), axis=1, kind="stable")
-    return np.sign(np.take_along_axis(rows, order, axis=1))[:, -2:]
-
-
-def _widened(rows: Rows) -> Rows:
-    return np.concatenate([np.zeros_like(rows), rows], axis=1)
-
-
 def _node(signed: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    """The vertex of x, or of -x; 0 is its own negative."""
     return np.where(signed >= 0, signed, count - signed)
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.sparse import csr_array, vstack
 from torch import Tensor
 
 from graph_metanetworks.errors import StateDictMismatch
@@ -23,15 +25,35 @@ class Units:
     parameters: Mapping[str, Unknowns]
     solution: Solution
 
-    @property
+    @cached_property
     def count(self) -> int:
-        """How many may be chosen freely."""
-        return len(self.solution.free)
+        """How many may be chosen freely, not counting choices that change no weight.
+
+        Along two dimensions of one parameter, a scale and its inverse cancel.
+        """
+        effects = [_effect(self.solution.matrix, own) for own in self.parameters.values()]
+        changed = np.zeros(self.solution.free, dtype=bool)
+        for effect in effects:
+            if self.solution.modulo is not None:
+                effect.data %= self.solution.modulo
+            changed[effect.tocoo().col[effect.data != 0]] = True
+        return int(changed.sum())
 
     def along(self, name: str, dimension: int) -> bool:
         """Whether anything varies along a dimension of a parameter."""
-        own = self.parameters[name][dimension]
-        return bool(self.solution.representative[np.abs(own)].any())
+        return self.solution.matrix[self.parameters[name][dimension]].nnz > 0
+
+
+def _effect(matrix: csr_array, unknowns: Unknowns) -> csr_array:
+    """What each free unknown does to a parameter: differences along each dimension, and the first element."""
+    along = [matrix[own] for own in unknowns if len(own) > 1]
+    if not along:
+        return csr_array((0, matrix.shape[1]))
+    first = sum((own[:1] for own in along[1:]), start=along[0][:1])
+    differences = [own[1:] - own[:-1] for own in along]
+    effect = csr_array(vstack([first, *differences]))
+    effect.eliminate_zeros()
+    return effect
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,8 +87,8 @@ class Scaling:
     def sample(self, generator: torch.Generator | None = None, *, spread: float = 0.5) -> Rescaling:
         """Random scales, whose logarithms have standard deviation `spread`, and random signs."""
         options = {"generator": generator, "dtype": torch.float64, "device": "cpu"}
-        logarithms = spread * torch.randn(self.num_scales, **options)
-        signs = torch.rand(self.num_signs, **options) < 0.5
+        logarithms = spread * torch.randn(self.scaled.solution.free, **options)
+        signs = torch.rand(self.signed.solution.free, **options) < 0.5
         scale = np.exp(self.scaled.solution.values(logarithms.numpy()))
         sign = 1 - 2 * self.signed.solution.values(signs.double().numpy())
         names = self.scaled.parameters.keys() | self.signed.parameters.keys()
@@ -105,7 +127,8 @@ class Rescaling:
         missing = [name for name in self.factors if name not in state_dict]
         if missing:
             raise StateDictMismatch(
-                f"'{missing[0]}' is missing, but it is rescaled. Pass the state dict of the traced architecture."
+                f"'{missing[0]}' is missing, but it is rescaled. Pass the state dict of the traced "
+                "architecture."
             )
         return {name: self._scaled(name, value) for name, value in state_dict.items()}
 

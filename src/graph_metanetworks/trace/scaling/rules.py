@@ -76,9 +76,22 @@ def reshaped(step: Step) -> list[Labels]:
 
 
 @rule(
-    "permute", "transpose", "t", "expand", "squeeze", "unsqueeze", "slice", "select", "flip", "repeat", "roll",
-    "unbind", "split", "split_with_sizes", "chunk",
-)  # fmt: skip
+    "permute",
+    "transpose",
+    "t",
+    "expand",
+    "squeeze",
+    "unsqueeze",
+    "slice",
+    "select",
+    "flip",
+    "repeat",
+    "roll",
+    "unbind",
+    "split",
+    "split_with_sizes",
+    "chunk",
+)
 def moved(step: Step) -> list[Labels]:
     labels = step.labels("self")
     results = [_again(step, label) for label in labels.tensors]
@@ -336,6 +349,16 @@ def embedding(step: Step) -> list[Labels]:
     ]
 
 
+@rule("index_select")
+def selected(step: Step) -> list[Labels]:
+    dim = step["dim"] % len(step.shape)
+    labels = step.labels("self")
+    step.system.zero(step.labels("index"))
+    step.system.zero(labels.along([dim]))
+    kept = labels.without([dim])
+    return [kept.moved(lambda label: at_first(label, {dim}).expand(step.shape))]
+
+
 @rule("sum", "mean")
 def summed(step: Step) -> list[Labels]:
     return [_reduced(step)]
@@ -368,9 +391,17 @@ def accumulated(step: Step) -> list[Labels]:
 
 
 @rule(
-    "avg_pool2d", "avg_pool3d", "_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "upsample_nearest1d",
-    "upsample_nearest2d", "upsample_nearest3d", "upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d",
-)  # fmt: skip
+    "avg_pool2d",
+    "avg_pool3d",
+    "_adaptive_avg_pool2d",
+    "_adaptive_avg_pool3d",
+    "upsample_nearest1d",
+    "upsample_nearest2d",
+    "upsample_nearest3d",
+    "upsample_linear1d",
+    "upsample_bilinear2d",
+    "upsample_trilinear3d",
+)
 def averaged(step: Step) -> list[Labels]:
     return [_per_channel(step)]
 
