@@ -56,6 +56,7 @@ def finish(
     _pin_unreached(trace, dims)
     forget_other_products(builder)
     _tell_pooled_apart(builder)
+    _settle(trace)  # before weights are cut: what a stream only seems to depend on would be cut with them
     name_projections(builder)
     if attention == "shared":
         trace.notes += share_middle(builder)
