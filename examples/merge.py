@@ -21,9 +21,8 @@ parser.add_argument("--plot", metavar="FILE", help="draw both curves to an svg, 
 parser.add_argument("--width", type=int, default=256, help="neurons in each hidden layer")
 options = parser.parse_args()
 
-digits = load_digits()
-images = torch.tensor(digits.data, dtype=torch.float32) / 16
-labels = torch.tensor(digits.target)
+pixels, numbers = load_digits(return_X_y=True)
+images, labels = torch.as_tensor(pixels, dtype=torch.float32) / 16, torch.as_tensor(numbers)
 order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))
 train, test = order[:1200], order[1200:]
 

@@ -7,6 +7,7 @@ numbers (their logarithms are added); signs are the same modulo 2, where x and -
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +28,7 @@ class Solution:
     @property
     def free(self) -> int:
         """How many unknowns may be chosen."""
-        return self.matrix.shape[1]
+        return cast(tuple[int, int], self.matrix.shape)[1]
 
     def values(self, chosen: NDArray[np.float64]) -> NDArray[np.float64]:
         """The value of every unknown. [free] -> [unknowns + 1]"""

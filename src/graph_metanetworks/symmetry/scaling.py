@@ -31,7 +31,7 @@ class Units:
 
         Along two dimensions of one parameter, a scale and its inverse cancel.
         """
-        effects = [_effect(self.solution.matrix, own) for own in self.parameters.values()]
+        effects = [_effect(self.solution, own) for own in self.parameters.values()]
         changed = np.zeros(self.solution.free, dtype=bool)
         for effect in effects:
             if self.solution.modulo is not None:
@@ -44,11 +44,11 @@ class Units:
         return self.solution.matrix[self.parameters[name][dimension]].nnz > 0
 
 
-def _effect(matrix: csr_array, unknowns: Unknowns) -> csr_array:
+def _effect(solution: Solution, unknowns: Unknowns) -> csr_array:
     """What each free unknown does to a parameter: differences along each dimension, and the first element."""
-    along = [matrix[own] for own in unknowns if len(own) > 1]
+    along = [solution.matrix[own] for own in unknowns if len(own) > 1]
     if not along:
-        return csr_array((0, matrix.shape[1]))
+        return csr_array((0, solution.free))
     first = sum((own[:1] for own in along[1:]), start=along[0][:1])
     differences = [own[1:] - own[:-1] for own in along]
     effect = csr_array(vstack([first, *differences]))
