@@ -19,6 +19,7 @@ POINTS = 21
 parser = argparse.ArgumentParser(description="The loss between two networks, before and after alignment.")
 parser.add_argument("--plot", metavar="FILE", help="draw both curves to an svg, png or pdf file")
 parser.add_argument("--width", type=int, default=256, help="neurons in each hidden layer")
+parser.add_argument("--epochs", type=int, default=15, help="of training")
 options = parser.parse_args()
 
 pixels, numbers = load_digits(return_X_y=True)
@@ -36,7 +37,7 @@ def trained(seed: int) -> dict[str, Tensor]:
     torch.manual_seed(seed)
     model = network()
     optimiser = torch.optim.Adam(model.parameters(), lr=1e-3, weight_decay=1e-4)
-    for _ in track(range(15), f"training network {seed}", transient=True):
+    for _ in track(range(options.epochs), f"training network {seed}", transient=True):
         for batch in train[torch.randperm(len(train))].split(64):
             optimiser.zero_grad()
             cross_entropy(model(images[batch]), labels[batch]).backward()

@@ -29,7 +29,7 @@ def test_layers_of_pyg_learn():
 
 
 def test_alignment_lowers_the_barrier(tmp_path):
-    printed = run("merge.py", "--width", "96", "--plot", tmp_path / "merge.svg")
+    printed = run("merge.py", "--width", "96", "--epochs", "6", "--plot", tmp_path / "merge.svg")
     before, after = map(float, re.findall(r"barrier ([\d.]+), aligned ([\d.]+)", printed)[0])
     assert after < before / 3
     one, two, aligned = map(float, re.findall(r"ends ([\d.]+) and ([\d.]+); aligned ([\d.]+)", printed)[0])

@@ -30,7 +30,9 @@ def test_the_function_is_kept(name: str) -> None:
     assert kept(case.graph, case.model, case.args, case.kwargs) < 1e-9
 
 
-@pytest.mark.parametrize("name", ["mlp-relu", "mlp-tanh", "cnn-2d-layer-norm", "vision-transformer", "hf-t5"])
+@pytest.mark.parametrize(
+    "name", ["mlp-relu", "mlp-tanh", "cnn-2d-layer-norm", "vision-transformer", "lora-merged"]
+)
 def test_only_what_changes_weights_is_counted(name: str) -> None:
     """The number of scales is the rank of the logarithms of factors of weights."""
     scaling = traced(name).graph.scaling

@@ -176,7 +176,7 @@ class Descent:
             tree = waiting.pop(max(range(len(waiting)), key=lambda i: evidence[i] / waiting[i].size))
             self._move(tree, Matching.of(tree, self.pairs(tree, known)).tables())
             known |= set(tree.axes)
-            yield len(known)
+            yield len(self.trees) - len(waiting)
 
     def sweep(self, seed: int, sweeps: int) -> Iterator[int]:
         """Visit the factors in random order until none improves."""

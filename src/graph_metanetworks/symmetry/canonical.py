@@ -117,9 +117,6 @@ def _numbered_pieces(symmetry: Symmetry, state_dict: Mapping[str, Tensor]) -> It
 def _elements(piece: Piece, number: int) -> NDArray[np.uint64]:
     """A hash of each element by its bits."""
     value = piece.value.contiguous()
-    if value.element_size() > 8:  # two numbers in one: real and imaginary part
-        bits = value.view(torch.int64).view(*value.shape, 2).numpy().view(np.uint64)
-        return mixed(mixed(bits[..., 0] + _salt(number, 0)) + bits[..., 1])
     sizes = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
     bits = value.view(sizes[value.element_size()]).to(torch.int64).numpy().view(np.uint64)
     return mixed(bits + _salt(number, 0))
