@@ -6,17 +6,21 @@ python docs/make_images.py
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from pages import run
 
 DOCS = Path(__file__).resolve().parent
+MERGE = DOCS.parent / "examples" / "merge.py"
 
 
 def main() -> None:
-    for page in ("parameter-graph.md", "theory.md"):
+    for page in ("parameter-graph.md", "symmetry.md", "theory.md"):
         run(DOCS / page, DOCS)  # writes to images/
+    subprocess.run([sys.executable, MERGE, "--plot", DOCS / "images" / "merge.svg"], check=True)
     with TemporaryDirectory() as folder:
         run(DOCS.parent / "README.md", Path(folder))
         shutil.copy(Path(folder) / "graph.svg", DOCS / "images" / "quick-start.svg")

@@ -353,6 +353,22 @@ def test_max_rows(networks):
     assert "more rows" in passes(f"{networks}:Net", "--input", "1x3", "--max-rows", "3")
 
 
+# ------------------------------------------------------------------ gmn symmetry
+
+
+def test_the_symmetry_is_explained(networks):
+    result = run("symmetry", f"{networks}:Net", "--input", "1x3")
+    assert result.exit_code == 0, result.output
+    assert "Net: 120 permutations" in result.stdout
+    assert "5 channels: inner" in result.stdout and "why: output" in result.stdout
+
+
+def test_errors_of_symmetry_are_explained(networks):
+    result = run("symmetry", f"{networks}:Strange", "--arg", "4", "--input", "4x3")
+    assert result.exit_code == 1 and "matrix_exp" in result.stderr
+    assert run("symmetry", f"{networks}:Strange", "--arg", "4", "--input", "4x3", "--unknown", "pin").stdout
+
+
 def test_version_and_help():
     assert run("--version").stdout.strip() == f"gmn {gmn.__version__}"
     assert "trace" in run("--help").stdout

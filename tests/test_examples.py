@@ -28,6 +28,15 @@ def test_layers_of_pyg_learn():
     assert all(float(error) < float(before) for _, error, before in errors)
 
 
+def test_alignment_lowers_the_barrier(tmp_path):
+    printed = run("merge.py", "--width", "96", "--epochs", "6", "--plot", tmp_path / "merge.svg")
+    before, after = map(float, re.findall(r"barrier ([\d.]+), aligned ([\d.]+)", printed)[0])
+    assert after < before / 3
+    one, two, aligned = map(float, re.findall(r"ends ([\d.]+) and ([\d.]+); aligned ([\d.]+)", printed)[0])
+    assert aligned == two and max(one, two) < 0.5
+    assert "aligned" in (tmp_path / "merge.svg").read_text()
+
+
 BERT = r"([\d,]+) parameters\nprediction, .*: -?[\d.]+\nedited: .* changes by ([\d.]+) on average\n"
 
 

@@ -3,6 +3,7 @@
 import graph_metanetworks as gmn
 
 NAMES = [
+    "Alignment",
     "Automorphism",
     "Batch",
     "ComputationGraph",
@@ -11,6 +12,8 @@ NAMES = [
     "GraphMetanetwork",
     "NodeGroup",
     "ParameterGraph",
+    "Rescaling",
+    "Scaling",
     "StateDictMismatch",
     "Symmetry",
     "TooLarge",
@@ -20,9 +23,12 @@ NAMES = [
     "UnusedParameters",
     "Zoo",
     "ZooError",
+    "align",
+    "canonicalize",
     "collate",
     "computation_graph",
     "declare",
+    "interpolate",
     "nn",
     "remove_rule",
     "rule",
@@ -95,6 +101,8 @@ GRAPH = [
     "num_parameters",
     "parameters",
     "plot",
+    "recording",
+    "scaling",
     "state_dict",
     "summary",
     "symmetry",

@@ -14,7 +14,11 @@ from graph_metanetworks.errors import (
 )
 from graph_metanetworks.graph import EdgeBlock, NodeGroup, ParameterGraph
 from graph_metanetworks.nn.metanetwork import GraphMetanetwork
-from graph_metanetworks.symmetry.group import Automorphism, Symmetry
+from graph_metanetworks.symmetry.align import Alignment, align, interpolate
+from graph_metanetworks.symmetry.automorphism import Automorphism
+from graph_metanetworks.symmetry.canonical import canonicalize
+from graph_metanetworks.symmetry.group import Symmetry
+from graph_metanetworks.symmetry.scaling import Rescaling, Scaling
 from graph_metanetworks.trace.declare import Declaration, declare
 from graph_metanetworks.trace.registry import remove_rule, rule
 from graph_metanetworks.trace.tracer import Tracer, trace
@@ -23,6 +27,7 @@ from graph_metanetworks.zoo import Zoo
 __version__ = "0.1.0"
 
 __all__ = [
+    "Alignment",
     "Automorphism",
     "Batch",
     "ComputationGraph",
@@ -31,6 +36,8 @@ __all__ = [
     "GraphMetanetwork",
     "NodeGroup",
     "ParameterGraph",
+    "Rescaling",
+    "Scaling",
     "StateDictMismatch",
     "Symmetry",
     "TooLarge",
@@ -40,9 +47,12 @@ __all__ = [
     "UnusedParameters",
     "Zoo",
     "ZooError",
+    "align",
+    "canonicalize",
     "collate",
     "computation_graph",
     "declare",
+    "interpolate",
     "nn",
     "remove_rule",
     "rule",

@@ -6,7 +6,6 @@ from dataclasses import asdict
 from typing import Any
 
 from graph_metanetworks.block_ends import BlockEnds
-from graph_metanetworks.free_axes import free_axes
 from graph_metanetworks.graph import ParameterGraph
 
 
@@ -59,7 +58,7 @@ def describe(graph: ParameterGraph) -> dict[str, Any]:
             "log_order": graph.symmetry.log_order,
             "free_axes": [
                 {"size": axis.size, "copies": axis.copies, "groups": [number[group] for group in axis.groups]}
-                for axis in free_axes(graph)
+                for axis in graph.symmetry.factors
             ],
         },
         "ignored": sorted(graph.ignored),

@@ -13,11 +13,14 @@ import torch
 from torch import Tensor
 
 from graph_metanetworks.elements import Elements
-from graph_metanetworks.errors import StateDictMismatch
+from graph_metanetworks.errors import StateDictMismatch, TraceError
 from graph_metanetworks.symmetry.group import Symmetry
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
+
+    from graph_metanetworks.symmetry.scaling import Scaling
+    from graph_metanetworks.trace.scaling import Recording
 
 MAX_POSITIONS = 3  # columns of `edge_position`: depth, height, width of a kernel
 
@@ -103,6 +106,7 @@ class ParameterGraph:
     notes: tuple[str, ...] = ()  # what the tracer could not understand and therefore pinned
     node_head: Tensor | None = None  # [N] head of each attention node (-1: none), with heads="index"
     name: str = field(default="network")
+    recording: Recording | None = None  # the operations, for `scaling`
 
     # -------------------------------------------------------------- sizes
 
@@ -220,6 +224,15 @@ class ParameterGraph:
             values[parameter.name] = value
         return values
 
+    # -------------------------------------------------------------- symmetries beyond permutations
+
+    @cached_property
+    def scaling(self) -> Scaling:
+        """Scales and signs of hidden units that leave the function unchanged; found on request."""
+        if self.recording is None:
+            raise TraceError("this graph was made without a network: trace one to find its scales.")
+        return self.recording.scaling()
+
     # -------------------------------------------------------------- features of nodes
 
     def _per_node(self, values: list[int]) -> Tensor:
@@ -263,7 +276,7 @@ class ParameterGraph:
         Of hidden nodes that are permuted along one axis only (heads, but not the rotary dimensions within a
         head) it is the index along the other axes. [N]
         """
-        return torch.cat([_group_index(group) for group in self.groups])
+        return torch.cat([group_index(group) for group in self.groups])
 
     # -------------------------------------------------------------- features of edges
 
@@ -344,7 +357,8 @@ class ParameterGraph:
         return summary_html(self)
 
 
-def _group_index(group: NodeGroup) -> Tensor:
+def group_index(group: NodeGroup) -> Tensor:
+    """The `node_index` of the nodes of one group. [size]"""
     if group.indexed:
         return torch.arange(group.size, device="cpu")
     if not any(fixed for _, fixed in group.axes):

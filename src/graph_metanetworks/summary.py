@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from html import escape
-from math import log
 from textwrap import wrap
 
 from graph_metanetworks.block_ends import BlockEnds
-from graph_metanetworks.free_axes import free_axes
 from graph_metanetworks.graph import EdgeBlock, NodeGroup, ParameterGraph
-from graph_metanetworks.table import WIDTH, Table
+from graph_metanetworks.symmetry.explain import order_text
+from graph_metanetworks.table import WIDTH, Table, listed
 
 LISTED_AXES = 8
 
@@ -33,7 +32,9 @@ def summary(graph: ParameterGraph, max_rows: int = 40) -> str:
     """
     parts = [_header(graph)]
     parts += [table.text(max_rows) for table in _tables(graph)]
-    parts += ["\n".join(wrap(note, WIDTH, subsequent_indent="  ")) for note in _notes(graph)]
+    parts += [
+        "\n".join(wrap(note, WIDTH, subsequent_indent="  ", break_on_hyphens=False)) for note in _notes(graph)
+    ]
     return "\n\n".join(parts)
 
 
@@ -71,9 +72,9 @@ def _order(graph: ParameterGraph) -> str:
     axes = len(graph.symmetry.variables)
     if not axes:
         return "none, every neuron is fixed"
-    order = graph.symmetry.log_order
-    exact = f"{graph.symmetry.order():,}" if order < log(1e6) else f"about 10^{order / log(10):,.1f}"
-    return f"{exact} permutations of neurons (log order {order:,.4g}), {axes:,} free {_plural(axes)}"
+    order = order_text(graph.symmetry)
+    logarithm = graph.symmetry.log_order
+    return f"{order} permutations of neurons (log order {logarithm:,.4g}), {axes:,} free {_plural(axes)}"
 
 
 def _plural(count: int) -> str:
@@ -113,8 +114,8 @@ def _labels(graph: ParameterGraph) -> dict[NodeGroup, str]:
 def _block_row(block: EdgeBlock, ends: BlockEnds, labels: Mapping[NodeGroup, str]) -> tuple[str, ...]:
     sources, targets = ends.sources(block), ends.targets(block)
     own = ends.parameter_nodes.issuperset(sources)
-    source = "own node" if own else _listed([labels[group] for group in sources], 1)
-    target = _listed([labels[group] for group in targets], 1)
+    source = "own node" if own else listed([labels[group] for group in sources], 1)
+    target = listed([labels[group] for group in targets], 1)
     shape = "×".join(map(str, block.shape))
     return block.parameter or "", block.kind, shape, source, target, block_value(block)
 
@@ -130,13 +131,13 @@ def _kinds(title: str, unit: str, counted: Iterable[tuple[str, int]]) -> Table:
 
 def _free_axes(graph: ParameterGraph) -> Table:
     """The axes that add most to the group's order, and the groups whose neurons they permute."""
-    axes = free_axes(graph)
+    axes = graph.symmetry.factors
     rows = [
         (
             f"{axis.size:,}",
             f"{axis.copies:,}",
             f"{axis.log_order:,.1f}",
-            _listed(group_name(graph, group) for group in axis.groups),
+            listed(group_name(graph, group) for group in axis.groups),
         )
         for axis in axes[:LISTED_AXES]
     ]
@@ -148,16 +149,11 @@ def _free_axes(graph: ParameterGraph) -> Table:
     return Table("Free axes", header, rows, right=header[:3])
 
 
-def _listed(names: Iterable[str], shown: int = 3) -> str:
-    names = list(dict.fromkeys(names))
-    return ", ".join(names[:shown]) + (f" and {len(names) - shown:,} more" if len(names) > shown else "")
-
-
 def _notes(graph: ParameterGraph) -> Iterator[str]:
     tied = [" = ".join((parameter.name, *parameter.tied)) for parameter in graph.parameters if parameter.tied]
     if tied:
-        yield f"Tied: {_listed(tied)}."
+        yield f"Tied: {listed(tied)}."
     if graph.ignored:
-        yield f"On no edge, because the function does not depend on it: {_listed(sorted(graph.ignored))}."
+        yield f"On no edge, because the function does not depend on it: {listed(sorted(graph.ignored))}."
     for note in graph.notes:
         yield f"Pinned: {note}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -79,6 +79,16 @@ def shortened(text: str, width: int) -> str:
     kept = text[1 - width :]
     dot = kept.find(".")
     return "…" + (kept[dot + 1 :] if 0 <= dot < 7 else kept)
+
+
+def listed(names: Iterable[str], shown: int = 3) -> str:
+    """The first few of some names, and how many more there are.
+
+    >>> listed(["query", "key", "value", "out", "head"])
+    'query, key, value and 2 more'
+    """
+    names = list(dict.fromkeys(names))
+    return ", ".join(names[:shown]) + (f" and {len(names) - shown:,} more" if len(names) > shown else "")
 
 
 def _widths(rows: Sequence[Sequence[str]]) -> list[int]:

@@ -7,6 +7,7 @@ from itertools import count
 import torch
 from torch import Tensor
 
+from graph_metanetworks.symmetry.automorphism import Automorphism
 from graph_metanetworks.symmetry.axes import (
     Dim,
     concatenate,
@@ -16,7 +17,7 @@ from graph_metanetworks.symmetry.axes import (
     reshape,
     unify_dims,
 )
-from graph_metanetworks.symmetry.group import Automorphism, Symmetry
+from graph_metanetworks.symmetry.group import Symmetry
 from graph_metanetworks.symmetry.settle import settle
 
 

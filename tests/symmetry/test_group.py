@@ -3,60 +3,14 @@
 from collections import Counter
 from math import exp, factorial
 
-import networkx as nx
 import pytest
 import torch
 from torch import nn
 
 import graph_metanetworks as gmn
-from grammar.attention import Attention
 from graph_metanetworks import testing
+from symmetry.tiny import TINY
 from traced import sample, traced
-
-TINY: dict[str, tuple[nn.Module, torch.Tensor, int]] = {
-    # network, input, number of permutations by hand
-    "perceptron": (nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 2)), torch.randn(1, 2), 6),
-    "two hidden layers": (
-        nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 2), nn.Tanh(), nn.Linear(2, 1)),
-        torch.randn(1, 2),
-        12,
-    ),
-    "convolutions": (
-        nn.Sequential(nn.Conv1d(2, 3, 2), nn.BatchNorm1d(3), nn.ReLU(), nn.Conv1d(3, 1, 2)).eval(),
-        torch.randn(1, 2, 5),
-        6,
-    ),
-    "groups of channels": (
-        nn.Sequential(
-            nn.Conv1d(1, 4, 1), nn.Tanh(), nn.Conv1d(4, 4, 2, groups=2), nn.Tanh(), nn.Conv1d(4, 1, 1)
-        ),
-        torch.randn(1, 1, 3),
-        2 * 2**2 * 2**2,
-    ),
-    "depthwise": (
-        nn.Sequential(nn.Conv1d(1, 3, 1), nn.Conv1d(3, 3, 2, groups=3), nn.Tanh(), nn.Conv1d(3, 1, 1)),
-        torch.randn(1, 1, 3),
-        6,
-    ),
-    "flattened": (
-        nn.Sequential(nn.Conv1d(1, 3, 2), nn.Tanh(), nn.Flatten(), nn.Linear(6, 2)),
-        torch.randn(1, 1, 3),
-        6,
-    ),
-    "attention": (
-        nn.Sequential(nn.Linear(2, 2), Attention(2, 2, 2, "split", fused=False), nn.Linear(2, 1)),
-        torch.randn(1, 3, 2),
-        2 * 2 * 2**2 * 2**2 * 2,
-    ),
-    "nothing free": (nn.Linear(2, 2), torch.randn(1, 2), 1),
-}
-tiny = pytest.mark.parametrize("name", TINY)
-
-
-@tiny
-def test_the_order_by_hand(name: str) -> None:
-    model, x, order = TINY[name]
-    assert gmn.trace(model, x).symmetry.order() == order
 
 
 @pytest.mark.parametrize("name", [name for name, (_, _, order) in TINY.items() if order < 100])
@@ -68,38 +22,6 @@ def test_samples_reach_every_permutation(name: str) -> None:
     seen = Counter(tuple(symmetry.sample(generator).nodes.tolist()) for _ in range(30 * order))
     assert len(seen) == order
     assert max(seen.values()) < 3 * 30  # 30 of each are expected
-
-
-@tiny
-def test_the_group_is_all_automorphisms_of_the_graph(name: str) -> None:
-    """Counted by brute force on the explicit edge list, kinds, positions and features."""
-    model, x, order = TINY[name]
-    assert automorphisms(gmn.trace(model, x)) == order
-
-
-def automorphisms(graph: gmn.ParameterGraph) -> int:
-    """Permutations of nodes that keep every feature of nodes and edges, weights aside."""
-    explicit = nx.DiGraph()
-    features = zip(
-        graph.node_kind.tolist(),
-        graph.node_depth.tolist(),
-        graph.node_index.tolist(),
-        graph.node_activation.tolist(),
-        strict=True,
-    )
-    for node, feature in enumerate(features):
-        explicit.add_node(node, feature=feature)
-    labels = zip(graph.edge_kind.tolist(), graph.edge_position.tolist(), strict=True)
-    for source, target, (kind, position) in zip(*graph.edge_index.tolist(), labels, strict=True):
-        old = explicit.get_edge_data(source, target, {"labels": ()})["labels"]
-        explicit.add_edge(source, target, labels=tuple(sorted([*old, (kind, *position)])))
-    matcher = nx.isomorphism.DiGraphMatcher(
-        explicit,
-        explicit,
-        node_match=lambda a, b: a["feature"] == b["feature"],
-        edge_match=lambda a, b: a["labels"] == b["labels"],
-    )
-    return sum(1 for _ in matcher.isomorphisms_iter())
 
 
 # ------------------------------------------------------------------ elements

@@ -1,10 +1,14 @@
 """Dependences between axes that some tensor contradicts are given up."""
 
+import copy
 import random
 from math import log
 
 import pytest
+import torch
+from torch import nn
 
+import graph_metanetworks as gmn
 from graph_metanetworks.symmetry.axes import Axis, cut, free, narrow, parents, unify
 from graph_metanetworks.symmetry.settle import settle
 from symmetry.algebra import Algebra
@@ -90,3 +94,16 @@ def test_unified_heads_of_two_tensors() -> None:
     settle([[query], [key], *[list(pair) for pair in heads]])
     (dimension,) = heads[0][1]
     assert {a.size for a in parents(dimension)} == {3}
+
+
+def test_axes_grow_with_depth_and_no_faster() -> None:
+    """Packed projections cut a stream of many layers: what is made for each layer must not double."""
+
+    def made(depth: int) -> int:
+        layer = nn.TransformerEncoderLayer(4, 2, 6, batch_first=True, norm_first=True)
+        model = nn.Sequential(nn.Linear(2, 4), *(copy.deepcopy(layer) for _ in range(depth)), nn.Linear(4, 1))
+        start = Axis(1).number
+        gmn.trace(model.eval(), torch.randn(1, 3, 2))
+        return Axis(1).number - start
+
+    assert made(8) < 2.5 * made(4)

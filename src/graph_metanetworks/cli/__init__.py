@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from graph_metanetworks import __version__
+from graph_metanetworks.cli.symmetry import symmetry
 from graph_metanetworks.cli.trace import trace
 from graph_metanetworks.cli.verify import verify
 from graph_metanetworks.cli.zoo import app as zoo
@@ -17,6 +18,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
 app.command()(trace)
 app.add_typer(zoo, name="zoo")
 app.command()(verify)
+app.command()(symmetry)
 
 
 def _print_version(wanted: bool) -> None:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from graph_metanetworks.graph import EdgeBlock, ParameterGraph, block_position
-from graph_metanetworks.symmetry.group import Automorphism
+from graph_metanetworks.symmetry.automorphism import Automorphism
 
 
 def assert_automorphism(graph: ParameterGraph, model: nn.Module | None = None, *, samples: int = 2) -> None:

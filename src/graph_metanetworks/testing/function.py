@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
 from graph_metanetworks.graph import ParameterGraph
-from graph_metanetworks.symmetry.group import Automorphism
+from graph_metanetworks.symmetry.automorphism import Automorphism
 from graph_metanetworks.testing.automorphism import numbered, sample
 from graph_metanetworks.trace.outputs import output_tensors
 from graph_metanetworks.trace.tape import plain_kernels
@@ -34,13 +34,13 @@ def assert_function_kept(
     """Sampled automorphisms leave the output unchanged in float64; a wrong permutation changes it."""
     double, args, kwargs = in_double(model, args, kwargs)
     weights = {name: value.clone() for name, value in double.state_dict().items()}
-    expected = _outputs(double, weights, args, kwargs)
+    expected = outputs(double, weights, args, kwargs)
     assert all(bool(output.isfinite().all()) for output in expected), (
         f"the output of {graph.name} is not finite on this example, so it proves nothing; pass another"
     )
     for seed in range(samples):
         permuted = sample(graph, seed).apply(weights)
-        error = difference(expected, _outputs(double, permuted, args, kwargs))
+        error = difference(expected, outputs(double, permuted, args, kwargs))
         assert error <= tolerance, (
             f"an automorphism of {graph.name} changes its output by {error:.1e} (relative), more than "
             f"{tolerance:.0e}; gmn.testing.assert_operations_equivariant names the wrong rule"
@@ -50,7 +50,7 @@ def assert_function_kept(
         if not moved:  # the identity, which a small group gives now and then
             continue
         change = max(
-            difference(expected, _outputs(double, wrong, args, kwargs))
+            difference(expected, outputs(double, wrong, args, kwargs))
             for wrong in wrong_permutations(graph, automorphism, weights, moved)
         )
         assert change > VISIBLE, (
@@ -91,7 +91,8 @@ def in_double(model: nn.Module, args: tuple, kwargs: dict) -> tuple[nn.Module, t
     return double, *tree_map_only(Tensor, convert, (args, kwargs))
 
 
-def _outputs(model: nn.Module, weights: Mapping[str, Tensor], args, kwargs) -> list[Tensor]:
+def outputs(model: nn.Module, weights: Mapping[str, Tensor], args, kwargs) -> list[Tensor]:
+    """What the network returns with the given weights, in float64 throughout."""
     model.load_state_dict(weights)
     with torch.random.fork_rng(devices=[]), plain_kernels(), default_double(), KeepDouble():
         torch.manual_seed(0)

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
-from graph_metanetworks.symmetry.group import Automorphism, Symmetry
+from graph_metanetworks.symmetry.automorphism import Automorphism
+from graph_metanetworks.symmetry.group import Symmetry
 from graph_metanetworks.testing.function import KeepDouble, default_double, difference, in_double
 from graph_metanetworks.trace.interpreter import where
 from graph_metanetworks.trace.tape import Escape, Operation, TensorRef, plain_kernels, refs, tensors

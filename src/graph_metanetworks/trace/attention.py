@@ -137,7 +137,7 @@ def _remaining_axes(group: Nodes, own: Tensor) -> Dim:
     first, last = int(own[0]), int(own[-1])
     if last - first + 1 != own.numel():
         pin(group.dim, "nodes merged with others")
-        return fixed(own.numel())
+        return fixed(own.numel(), "nodes merged with others")
     return part_of(group.dim, first - group.start, own.numel())
 
 

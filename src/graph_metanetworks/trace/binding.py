@@ -95,7 +95,8 @@ def _distinct_sites(
     builder = trace.builder
     if all(is_pinned(dims[d]) for d in pattern(rows)):
         elements, place = rows.unique(return_inverse=True)
-        nodes = builder.nodes(kind, trace.path, fixed(elements.numel()), elements.numel(), depth)
+        count = elements.numel()
+        nodes = builder.nodes(kind, trace.path, fixed(count, "place in a table"), count, depth)
         source = nodes[place].expand(shape)
     else:
         source = builder.label_like(kind, trace.path, shape, dims, [rows], depth)

@@ -56,6 +56,7 @@ def finish(
     _pin_unreached(trace, dims)
     forget_other_products(builder)
     _tell_pooled_apart(builder)
+    _settle(trace)  # before weights are cut: what a stream only seems to depend on would be cut with them
     name_projections(builder)
     if attention == "shared":
         trace.notes += share_middle(builder)
@@ -70,11 +71,12 @@ def finish(
         name: tuple(leaves(dim) for dim in dims[p.name]) for p in parameters for name in (p.name, *p.tied)
     }
     nodes = tuple((group.start, leaves(group.dim)) for group in builder.groups)
+    groups = tuple(_node_group(group) for group in builder.groups)
     return ParameterGraph(
-        groups=tuple(_node_group(group) for group in builder.groups),
+        groups=groups,
         blocks=tuple(blocks),
         parameters=tuple(parameters),
-        symmetry=Symmetry(by_name, nodes, builder.num_nodes),
+        symmetry=Symmetry(by_name, nodes, builder.num_nodes, groups, tuple(blocks)),
         ignored=ignored,
         notes=tuple(dict.fromkeys(trace.notes)),
         node_head=None if node_head is None else _of_nodes(kept, node_head),

@@ -154,7 +154,7 @@ class Interpreter:
             if uniform and bool((value == value.narrow(dim, 0, 1)).all()):
                 dims.append(free(length, "a constant", generic=True))
             else:
-                dims.append(fixed(length, "a constant that varies"))
+                dims.append(fixed(length, "a constant that varies along it"))
         return Value(Role.CONSTANT, dims)
 
     def add_input(self, ref: TensorRef, name: str) -> None:
@@ -243,12 +243,8 @@ class Interpreter:
                 self.set(ref, value)
 
     def _call(self, operation: Operation) -> Call:
-        arguments = {a.name: a.default_value for a in operation.func._schema.arguments}
-        for argument, value in zip(operation.func._schema.arguments, operation.args, strict=False):
-            arguments[argument.name] = value
-        arguments.update(operation.kwargs)
         name = functional_name(operation.func).split("::")[1]
-        return Call(self, operation, name, arguments)
+        return Call(self, operation, name, operation.arguments)
 
     def _write(self, ref: TensorRef, value: Value) -> None:
         """An in-place result: memory keeps one type, and other views of it see the new nodes."""

@@ -65,6 +65,13 @@ class Operation:
         return refs((self.args, self.kwargs))
 
     @property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments by name, defaults included; of an ATen overload only."""
+        schema = self.func._schema.arguments
+        given = {a.name: value for a, value in zip(schema, self.args, strict=False)}
+        return {a.name: a.default_value for a in schema} | given | self.kwargs
+
+    @property
     def writes(self) -> list[TensorRef]:
         """The arguments that the operation changes in place."""
         if isinstance(self.func, nn.Module | Escape) or not self.func._schema.is_mutable:

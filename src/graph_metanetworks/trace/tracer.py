@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -22,7 +22,8 @@ from graph_metanetworks.trace.finish import finish
 from graph_metanetworks.trace.interpreter import Interpreter
 from graph_metanetworks.trace.outputs import output_tensors
 from graph_metanetworks.trace.registry import has_rule
-from graph_metanetworks.trace.tape import Tape, WatchEscapes, plain_kernels, tensors
+from graph_metanetworks.trace.scaling import Recording
+from graph_metanetworks.trace.tape import Operation, Tape, WatchEscapes, plain_kernels, tensors
 from graph_metanetworks.trace.untouched import untouched
 
 
@@ -101,7 +102,8 @@ class Tracer:
             interpreter.add_parameter(tape.ref(tensor), name, state.originals[name])
         for name, tensor in _named_inputs(args, kwargs):
             interpreter.add_input(tape.ref(tensor), name)
-        interpreter.run(tape.live(outputs))
+        live = tape.live(outputs)
+        interpreter.run(live)
         parameters = self._reached(model, state, interpreter)
         graph = finish(
             interpreter,
@@ -113,7 +115,8 @@ class Tracer:
             ignored=state.names - {n for p in parameters for n in (p.name, *p.tied)},
             name=type(_original(model)).__name__,
         )
-        return graph, interpreter
+        recording = _recorded(tape, live, state, _named_inputs(args, kwargs), outputs)
+        return replace(graph, recording=recording), interpreter
 
     def _outputs(self, model: nn.Module, result: Any) -> list[Tensor]:
         chosen = self._chosen(model, result)
@@ -169,6 +172,29 @@ class Tracer:
             for name, tensor in state.tensors.items()
             if name not in unused or name in missed
         ]
+
+
+def _recorded(
+    tape: Tape,
+    operations: list[Operation],
+    state: _State,
+    inputs: list[tuple[str, Tensor]],
+    outputs: list[Tensor],
+) -> Recording:
+    """What scaling symmetries are found from later; declared modules read their parameters unseen."""
+    owner = {id(tensor): name for name, tensor in state.tensors.items()}
+    parameters = {name: tape.ref(tensor) for name, tensor in state.tensors.items()}
+    declared = {id(op.func): op.func for op in operations if isinstance(op.func, nn.Module)}
+    return Recording.of(
+        operations,
+        {ref.key: (ref, (name, *state.tied[name])) for name, ref in parameters.items()},
+        {
+            key: [parameters[owner[id(t)]] for t in module.parameters() if id(t) in owner]
+            for key, module in declared.items()
+        },
+        [tape.ref(tensor) for _, tensor in inputs],
+        [tape.ref(tensor) for tensor in outputs],
+    )
 
 
 @dataclass(frozen=True)

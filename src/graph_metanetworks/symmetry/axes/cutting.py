@@ -21,6 +21,7 @@ from graph_metanetworks.symmetry.axes.axis import (
     parts_of,
     pin,
     size,
+    variables,
 )
 
 
@@ -41,8 +42,9 @@ def cut(dim: Iterable[Axis], outer_size: int) -> tuple[Dim, Dim]:
         if not uneven and axis.size % need == 0 and split_product(axis, need):
             rest = leaves([axis]) + rest
             continue
-        pin(whole, "a reshape across channels")
-        return fixed(outer_size), fixed(total // outer_size)
+        reason = "a reshape across channels"
+        pin(whole, reason)
+        return fixed(outer_size, reason), fixed(total // outer_size, reason)
     return outer, rest
 
 
@@ -161,7 +163,7 @@ def part_of(dim: Iterable[Axis], start: int, length: int, log: list[Restriction]
         within = start % step
     else:
         pin(whole, "a slice across channels")
-        return fixed(length)
+        return fixed(length, "a slice across channels")
     narrowed = Restriction(first, first_start, first_length, _range(first, first_start, first_length))
     if log is not None:
         log.append(narrowed)
@@ -204,7 +206,9 @@ def concatenate(parts: list[tuple[int, Dim]]) -> Dim:
     """The dimension of a concatenation of (length, dimension) parts."""
     parts = [(length, leaves(dim)) for length, dim in parts if length]
     if all(is_pinned(dim) for _, dim in parts):
-        return fixed(sum(length for length, _ in parts), "concatenation of fixed parts")
+        reasons = dict.fromkeys(axis.reason for _, dim in parts for axis in variables(dim))
+        reason = " and ".join(filter(None, reasons)) or "a concatenation of single channels"
+        return fixed(sum(length for length, _ in parts), reason)
     return _join(parts)
 
 
@@ -308,4 +312,4 @@ def _reshape_empty(dims: Sequence[Dim], shape: Sequence[int]) -> list[Dim]:
         new.pop()
     for dim in old:
         pin(dim, "a view of an empty tensor")
-    return [fixed(length) for length in new] + kept
+    return [fixed(length, "a view of an empty tensor") for length in new] + kept

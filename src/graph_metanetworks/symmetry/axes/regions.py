@@ -40,7 +40,7 @@ def regions(axes: Sequence[Axis]) -> tuple[int, list[tuple[int, list[Dim]]]] | N
     pieces = []
     for start, stop in pairwise(sorted(cuts)):
         dims = [_at(axis, start) if _ranges_over(axis, over) else [axis] for axis in axes]
-        dims[where] = _at(over, start) if _is_open(over, Concat) else fixed(stop - start)
+        dims[where] = _at(over, start) if _is_open(over, Concat) else fixed(stop - start, over.reason)
         pieces.append((stop - start, [leaves(dim) for dim in dims]))
     return where, pieces
 

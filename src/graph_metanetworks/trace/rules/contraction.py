@@ -237,5 +237,5 @@ def solve(call: Call) -> list[Value]:
         pin(last.dims[batch], call.name)
     behind = wiring.nodes_behind(*values)
     first = Value(Role.ACTIVATION, last.dims, behind=behind)
-    rest = [Value(Role.ACTIVATION, [fixed(n) for n in ref.shape]) for ref in call.outs[1:]]
+    rest = [Value(Role.ACTIVATION, [fixed(n, call.name) for n in ref.shape]) for ref in call.outs[1:]]
     return [first, *rest]

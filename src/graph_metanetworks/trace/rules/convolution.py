@@ -97,7 +97,11 @@ def unfold(call: Call) -> Value:
     call.trace.mixes_along(value.dims, range(2, ref.ndim))
     batch, channels = ref.shape[:2]
     places = call.out.shape[1] // channels
-    dims = [value.dims[0], leaves(value.dims[1]) + fixed(places), fixed(call.out.shape[2])]
+    dims = [
+        value.dims[0],
+        leaves(value.dims[1]) + fixed(places, "place in a patch"),
+        fixed(call.out.shape[2], "patch"),
+    ]
 
     def spread(label: Tensor) -> Tensor:
         one = label[:, :, :1, :1].reshape(label.shape[0], channels, 1, 1)

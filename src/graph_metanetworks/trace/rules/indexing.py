@@ -46,7 +46,7 @@ def _table_lookup(call: Call, table: Value, shape: tuple[int, ...], dims: list[D
 def embedding_bag(call: Call) -> list[Value]:
     table = call.value("weight")
     pin(table.dims[0], "word of a vocabulary")
-    dims = [fixed(call.out.shape[0]), table.dims[1]]
+    dims = [fixed(call.out.shape[0], "bag of words"), table.dims[1]]
     if table.is_weight:
         result = _table_lookup(call, table, call["weight"].shape, dims, "embedding")
     else:
@@ -56,7 +56,8 @@ def embedding_bag(call: Call) -> list[Value]:
         for dim in call.value(weights).dims:
             pin(dim, "index")
     rest = [  # the last one says which word had the largest value of each feature
-        dims if ref.shape == call.out.shape else [fixed(n) for n in ref.shape] for ref in call.outs[1:]
+        dims if ref.shape == call.out.shape else [fixed(n, call.name) for n in ref.shape]
+        for ref in call.outs[1:]
     ]
     return [result, *(Value(Role.ACTIVATION, dims) for dims in rest)]
 
@@ -169,7 +170,7 @@ def index_select(call: Call) -> Value:
     dim = call["dim"] % ref.ndim
     pin(value.dims[dim], "indexed dimension")
     call.trace.mixes_along(value.dims, [dim])
-    dims = [fixed(call.out.shape[dim]) if i == dim else d for i, d in enumerate(value.dims)]
+    dims = [fixed(call.out.shape[dim], "index") if i == dim else d for i, d in enumerate(value.dims)]
     if value.is_weight and call.value("index").is_activation:
         features = [d for d in range(ref.ndim) if d != dim]
         builder = call.trace.builder

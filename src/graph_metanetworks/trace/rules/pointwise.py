@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from graph_metanetworks.symmetry.axes import Dim, fixed, unify_dims
+from graph_metanetworks.symmetry.axes import Dim, fixed, is_pinned, unify_dims
 from graph_metanetworks.trace import binding, wiring
 from graph_metanetworks.trace.interpreter import Call
 from graph_metanetworks.trace.labels import compact, pattern
@@ -42,6 +42,7 @@ ACTIVATIONS = {
 }
 # x f(x), with f by name: functions that are written out, up to constants
 GATED_BY_ITSELF = {"tanh": "gelu", "sigmoid": "silu", "softplus": "mish"}
+ROTARY = "a table of sines or cosines, as of rotary pairs"
 MULTIPLICATIVE = {"mul", "div", "addcmul", "addcdiv", "pow", "_prelu_kernel", "polar", "complex"}
 
 
@@ -69,6 +70,8 @@ def combine(call: Call, tensors: Sequence[TensorRef], shape: Sequence[int]) -> V
     values = [value for _, value in operands]
     role = highest(values)
     weights = [value for value in values if value.is_weight]
+    if role == Role.CONSTANT and call.name in ("sin", "cos"):
+        dims = [fixed(n, ROTARY) if is_pinned(dim) else dim for n, dim in zip(shape, dims, strict=True)]
     if role < Role.ACTIVATION:
         views = [view.expand(shape) for value in weights for view in value.views]
         mixed = frozenset().union(*(value.mixed for value in weights))
@@ -189,7 +192,7 @@ def with_buffer(call: Call) -> list[Value]:
     result = combine(call, [call["self"]], call.out.shape)
     same = [ref.shape == call.out.shape for ref in call.outs[1:]]
     buffers = [
-        result.dims if alike else [fixed(n) for n in ref.shape]
+        result.dims if alike else [fixed(n, call.name) for n in ref.shape]
         for ref, alike in zip(call.outs[1:], same, strict=True)
     ]
     return [result, *(Value(Role.CONSTANT, dims) for dims in buffers)]
@@ -213,5 +216,5 @@ def view_as_complex(call: Call) -> Value:
 def view_as_real(call: Call) -> Value:
     value = call.value("self")
     shape = call.out.shape
-    dims = [*value.dims, fixed(2)]
+    dims = [*value.dims, fixed(2, "real and imaginary part")]
     return value.moved(dims, lambda label: label.unsqueeze(-1).expand(shape))

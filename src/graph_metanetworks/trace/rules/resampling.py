@@ -44,7 +44,8 @@ def resample(call: Call) -> list[Value]:
     call.trace.mixes_along(value.dims, range(first, ref.ndim))
     if value.is_weight:
         kept = [
-            Value(Role.WEIGHT, [*value.dims[:first], *map(fixed, out.shape[first:])]) for out in call.outs
+            Value(Role.WEIGHT, [*value.dims[:first], *(fixed(n, "place") for n in out.shape[first:])])
+            for out in call.outs
         ]
         for result in kept:
             result.mixed = value.parameters

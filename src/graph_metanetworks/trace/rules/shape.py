@@ -117,7 +117,7 @@ def slice_(call: Call) -> Value:
         pin(inner, "a strided slice")
     else:
         pin(value.dims[dim], "a strided slice")
-        outer = fixed(length)
+        outer = fixed(length, "a strided slice")
     return moved(call, [outer if i == dim else d for i, d in enumerate(value.dims)])
 
 
@@ -273,7 +273,7 @@ def _stacked(columns: list[Dim], length: int, over: Dim) -> Dim:
     if all(column == columns[0] for column in columns) or length == 1:
         return columns[0]
     if all(is_pinned(column) for column in columns):
-        return fixed(length)
+        return fixed(length, "stack")
     return [Axis(length, form=Cases(over, [(1, column) for column in columns]))]
 
 

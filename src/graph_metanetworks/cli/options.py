@@ -1,0 +1,36 @@
+"""Options that several commands share: how a network and its example are named."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+
+Target = Annotated[
+    str,
+    typer.Argument(
+        help="The network: module:name or path/to/file.py:name of a class, of a function that "
+        "returns a network, or of a network. For example torch.nn:Linear."
+    ),
+]
+Args = Annotated[
+    list[str] | None, typer.Option(help="Argument of the class or function, a Python literal; repeat.")
+]
+Kwargs = Annotated[list[str] | None, typer.Option(help="Keyword argument, name=value; repeat.")]
+Inputs = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="An input of forward: 1x3x32x32, 2x7:int64, name=2x7 or name=literal; repeat. Guessed for "
+        "well known modules."
+    ),
+]
+High = Annotated[int, typer.Option(min=1, help="Integer inputs are drawn from 0 to HIGH - 1.")]
+Unknown = Annotated[
+    Literal["raise", "pin"],
+    typer.Option(help="Operations without a rule: raise, or pin what they touch."),
+]
+Unused = Annotated[
+    Literal["raise", "keep"], typer.Option(help="Parameters the example never reached: raise, or keep.")
+]
+Meta = Annotated[bool, typer.Option("--meta", help="Build on the meta device, without memory.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]

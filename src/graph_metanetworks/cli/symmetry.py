@@ -1,0 +1,28 @@
+"""`gmn symmetry`: which neurons of a network may be permuted, and which may not, and why."""
+
+from __future__ import annotations
+
+import typer
+
+from graph_metanetworks.cli import options
+from graph_metanetworks.cli.friendly import friendly_errors
+from graph_metanetworks.cli.named import named_network, traced_on
+from graph_metanetworks.trace.tracer import Tracer
+
+
+def symmetry(
+    target: options.Target,
+    arg: options.Args = None,
+    kwarg: options.Kwargs = None,
+    input: options.Inputs = None,
+    high: options.High = 10,
+    unknown: options.Unknown = "raise",
+    unused: options.Unused = "raise",
+    meta: options.Meta = False,
+    debug: options.Debug = False,
+) -> None:
+    """Explain the symmetries of a network: permutations of neurons, and scales of units."""
+    with friendly_errors(debug=debug):
+        network, example = named_network(target, arg, kwarg, input, high=high, meta=meta)
+        graph = traced_on(Tracer(unknown=unknown, unused=unused), network, example, guessed=not input)
+        typer.echo(f"{graph.name}: {graph.symmetry.explain()}\n\n{graph.scaling.explain()}")

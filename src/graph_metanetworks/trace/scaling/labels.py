@@ -1,0 +1,114 @@
+"""The unknown scales of a tensor's elements, and the equations between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graph_metanetworks.symmetry.equations import Solution, solve
+from graph_metanetworks.trace.labels import canonical, compact, lay_along, pattern
+
+
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """The scale of each element: the product over some label tensors of the tensor's shape.
+
+    A tensor of zeros has any scale one likes.
+    """
+
+    tensors: list[Tensor] = field(default_factory=list)
+    zero: bool = False
+
+    @staticmethod
+    def of_dimensions(unknowns: Sequence[Tensor], shape: Sequence[int]) -> Labels:
+        """A parameter: its dimensions may be scaled independently, except those of size 1."""
+        return Labels(
+            [
+                lay_along(own, dim, len(shape)).expand(tuple(shape))
+                for dim, own in enumerate(unknowns)
+                if shape[dim] > 1
+            ]
+        )
+
+    def moved(self, operation: Callable[[Tensor], Tensor]) -> Labels:
+        """The labels after an operation that only moves elements."""
+        return Labels([canonical(operation(label)) for label in self.tensors], self.zero)
+
+    def expand(self, shape: Sequence[int]) -> Labels:
+        return Labels([label.expand(tuple(shape)) for label in self.tensors], self.zero)
+
+    def inverse(self) -> Labels:
+        return Labels([-label for label in self.tensors], self.zero)
+
+    def times(self, other: Labels) -> Labels:
+        return Labels(self.tensors + other.tensors, self.zero or other.zero)
+
+    def along(self, dims: Iterable[int]) -> Labels:
+        """Those that vary along some of the given dimensions."""
+        dims = set(dims)
+        return Labels([label for label in self.tensors if pattern(label) & dims])
+
+    def without(self, dims: Iterable[int]) -> Labels:
+        """Those that vary along none of them."""
+        dims = set(dims)
+        return Labels([label for label in self.tensors if not pattern(label) & dims], self.zero)
+
+    @property
+    def dims(self) -> set[int]:
+        """The dimensions along which scales vary."""
+        return set().union(*(pattern(label) for label in self.tensors))
+
+
+class System:
+    """The unknowns of one network, and what operations demand of them."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._equations: list[np.ndarray] = []
+
+    def unknowns(self, count: int) -> Tensor:
+        """New unknowns, for a dimension of a parameter; none for a single one, which stands for no unit."""
+        if count < 2:
+            return torch.zeros(count, dtype=torch.int64)
+        self._count += count
+        return torch.arange(self._count - count + 1, self._count + 1)
+
+    def zero(self, labels: Labels) -> None:
+        """Demand that a tensor is not scaled: each label for itself."""
+        for label in labels.tensors:
+            self._demand([compact(label, pattern(label))])
+
+    def equal(self, first: Labels, second: Labels) -> None:
+        """Demand that two tensors of equal shape have equal scales; zeros have any."""
+        if not first.zero and not second.zero:
+            self.product_is_one(first.times(second.inverse()))
+
+    def product_is_one(self, labels: Labels) -> None:
+        """Demand that labels cancel, those that vary along the same dimensions among themselves."""
+        for group in _overlapping(labels.tensors):
+            keep = set().union(*map(pattern, group))
+            self._demand([compact(label, keep) for label in group])
+
+    def _demand(self, terms: list[Tensor]) -> None:
+        columns = [column.reshape(-1).numpy() for column in torch.broadcast_tensors(*terms)]
+        self._equations.append(np.unique(np.stack(columns, axis=1), axis=0))
+
+    def solve(self, mode: str) -> Solution:
+        return solve(self._count, self._equations, modulo=2 if mode == "sign" else None)
+
+
+def _overlapping(labels: Sequence[Tensor]) -> list[list[Tensor]]:
+    """Labels in groups, such that those of different groups vary along different dimensions."""
+    groups: list[tuple[set[int], list[Tensor]]] = []
+    for label in labels:
+        dims = pattern(label)
+        touching = [group for group in groups if group[0] & dims or group[0] == dims]
+        groups = [group for group in groups if group not in touching]
+        groups.append(
+            (dims.union(*(own for own, _ in touching)), [*(x for _, own in touching for x in own), label])
+        )
+    return [own for _, own in groups]

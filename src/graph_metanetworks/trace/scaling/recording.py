@@ -1,0 +1,159 @@
+"""What is kept of a tape to find scales later, without the tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_map_only
+
+from graph_metanetworks.symmetry.scaling import Scaling, Units
+from graph_metanetworks.trace.scaling.labels import Labels, System
+from graph_metanetworks.trace.scaling.rules import Step, find
+from graph_metanetworks.trace.tape import Escape, Operation, TensorRef, refs
+
+LARGEST_CONSTANT = 1_000_000  # elements; of larger constants it is not looked up whether they are zero
+
+
+@dataclass(frozen=True, eq=False)
+class Recording:
+    """The operations of a forward pass with references instead of tensors."""
+
+    operations: tuple[Operation, ...]
+    parameters: Mapping[int, tuple[str, ...]]  # names of a parameter, by the key of its tensor
+    shapes: Mapping[int, tuple[int, ...]]
+    outputs: frozenset[int]
+    zeros: frozenset[int]  # constants that are zero everywhere
+
+    @staticmethod
+    def of(
+        operations: Iterable[Operation],
+        parameters: Mapping[int, tuple[TensorRef, tuple[str, ...]]],
+        owned: Mapping[int, list[TensorRef]],
+        inputs: Iterable[TensorRef],
+        outputs: Iterable[TensorRef],
+    ) -> Recording:
+        """Drop the tensors; `owned` are the parameters of each declared module, which it reads unseen."""
+        made = {ref.key for ref in inputs} | set(parameters)
+        zeros, light = set(), []
+        for operation in operations:
+            for ref in operation.inputs:
+                if ref.key not in made and _is_zero(ref):
+                    zeros.add(ref.key)
+                made.add(ref.key)
+            made |= {ref.key for ref in refs(operation.outputs)}
+            unseen = tuple(owned.get(id(operation.func), ()))
+            light.append(_without_tensors(replace(operation, args=(*operation.args, *unseen))))
+        return Recording(
+            tuple(light),
+            {key: names for key, (_, names) in parameters.items()},
+            {key: ref.shape for key, (ref, _) in parameters.items()},
+            frozenset(ref.key for ref in outputs),
+            frozenset(zeros),
+        )
+
+    def scaling(self) -> Scaling:
+        """The scales and the signs that every operation passes on."""
+        return Scaling(*(_Reading(self, mode).units() for mode in ("scale", "sign")))
+
+    def __reduce__(self) -> tuple:
+        return _Solved, (self.scaling(),)  # operations cannot be pickled; what they demand can
+
+
+@dataclass(frozen=True, eq=False)
+class _Solved:
+    """A recording that was read already."""
+
+    found: Scaling
+
+    def scaling(self) -> Scaling:
+        return self.found
+
+
+def _is_zero(ref: TensorRef) -> bool:
+    if not ref.has_value or ref.value.layout != torch.strided or ref.value.numel() > LARGEST_CONSTANT:
+        return False
+    return not bool(ref.value.any())
+
+
+def _without_tensors(operation: Operation) -> Operation:
+    nothing = torch.empty(0, device="meta")
+
+    def light(tree: Any) -> Any:
+        return tree_map_only(TensorRef, lambda ref: replace(ref, value=nothing), tree)
+
+    func = (
+        operation.func
+        if isinstance(operation.func, torch._ops.OpOverload)
+        else Escape(str(type(operation.func)))
+    )
+    return Operation(
+        func, light(operation.args), light(operation.kwargs), light(operation.outputs), operation.path, ""
+    )
+
+
+class _Reading:
+    """One pass over a recording, for scales or for signs."""
+
+    def __init__(self, recording: Recording, mode: str):
+        self.recording, self.mode = recording, mode
+        self.system = System()
+        self.values: dict[int, Labels] = {}
+        self.unknowns: dict[int, list[Tensor]] = {}  # of each dimension of a parameter
+        self.memory: dict[int, set[int]] = {}  # tensors that share memory
+
+    def units(self) -> Units:
+        for operation in self.recording.operations:
+            self._read(operation)
+        for key in self.recording.outputs:
+            self.system.zero(self.values.get(key, Labels()))
+        names = self.recording.parameters
+        unknowns = {
+            name: tuple(vector.numpy() for vector in own)
+            for key, own in self.unknowns.items()
+            for name in names[key]
+        }
+        return Units(unknowns, self.system.solve(self.mode))
+
+    def value(self, ref: TensorRef) -> Labels:
+        if ref.key not in self.values:
+            self.values[ref.key] = self._first_seen(ref)
+            self.memory.setdefault(ref.storage, set()).add(ref.key)
+        return self.values[ref.key]
+
+    def _first_seen(self, ref: TensorRef) -> Labels:
+        if ref.key in self.recording.parameters:
+            shape = self.recording.shapes[ref.key]
+            self.unknowns[ref.key] = [self.system.unknowns(n) for n in shape]
+            return Labels.of_dimensions(self.unknowns[ref.key], shape)
+        return Labels(zero=ref.key in self.recording.zeros)
+
+    def _read(self, operation: Operation) -> None:
+        given = [self.value(ref) for ref in operation.inputs]
+        outs = refs(operation.outputs)
+        step = Step(operation, self.system, self.mode, self.value)
+        rule = find(operation)
+        results = rule(step) if rule else None
+        if results is None:  # what is not understood reads and writes unscaled numbers
+            for labels in given:
+                self.system.zero(labels)
+            results = [Labels() for _ in outs]
+        written = {ref.key for ref in operation.writes}
+        for ref, labels in zip(outs, results, strict=True):
+            self.values[ref.key] = labels
+            self.memory.setdefault(ref.storage, set()).add(ref.key)
+            if ref.key in written:
+                self._written(ref)
+
+    def _written(self, ref: TensorRef) -> None:
+        """Other tensors in the same memory see what was written, at places that are not followed."""
+        others = self.memory[ref.storage] - {ref.key}
+        for key in others:
+            self.system.zero(self.values[key])
+            self.values[key] = Labels()
+        if others:
+            self.system.zero(self.values[ref.key])
+            self.values[ref.key] = Labels()
