@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
+import graph_metanetworks.trace.scaling.rules  # noqa: F401  (registers the rules)
 from graph_metanetworks.symmetry.scaling import Scaling, Units
 from graph_metanetworks.trace.scaling.labels import Labels, System
-from graph_metanetworks.trace.scaling.rules import Step, find
+from graph_metanetworks.trace.scaling.step import Step, find
 from graph_metanetworks.trace.tape import Escape, Operation, TensorRef, refs
 
 LARGEST_CONSTANT = 1_000_000  # elements; of larger constants it is not looked up whether they are zero
@@ -37,11 +38,13 @@ class Recording:
         outputs: Iterable[TensorRef],
     ) -> Recording:
         """Drop the tensors; `owned` are the parameters of each declared module, which it reads unseen."""
+        operations = list(operations)
         made = {ref.key for ref in inputs} | set(parameters)
+        written = {ref.storage for operation in operations for ref in operation.writes}
         zeros, light = set(), []
         for operation in operations:
             for ref in operation.inputs:
-                if ref.key not in made and _is_zero(ref):
+                if ref.key not in made and ref.storage not in written and _is_zero(ref):
                     zeros.add(ref.key)
                 made.add(ref.key)
             made |= {ref.key for ref in refs(operation.outputs)}

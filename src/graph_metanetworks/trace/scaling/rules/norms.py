@@ -1,0 +1,44 @@
+"""Norms take unscaled numbers; their own scale and shift may scale what comes out."""
+
+from __future__ import annotations
+
+from graph_metanetworks.trace.scaling.labels import Labels
+from graph_metanetworks.trace.scaling.step import Step, rule
+from graph_metanetworks.trace.tape import TensorRef
+
+
+@rule("native_layer_norm")
+def layer_norm(step: Step) -> list[Labels]:
+    return _normalized(step, len(step.shape) - len(step["normalized_shape"]))
+
+
+@rule(
+    "native_group_norm",
+    "native_batch_norm",
+    "_native_batch_norm_legit",
+    "_native_batch_norm_legit_no_training",
+)
+def channel_norm(step: Step) -> list[Labels]:
+    return _normalized(step, 1)
+
+
+def _normalized(step: Step, first: int) -> list[Labels]:
+    """A norm takes unscaled numbers; its own scale and shift may scale what comes out."""
+    for name in ("input", "running_mean", "running_var"):
+        if step.get(name) is not None:
+            step.system.zero(step.labels(name))
+    weight: TensorRef | None = step["weight"]
+    result = Labels() if weight is None else _laid(step.value(weight), weight, step.shape, first)
+    return [plus(step, result, step["bias"], first), *(Labels() for _ in step.outs[1:])]
+
+
+def plus(step: Step, result: Labels, bias: TensorRef | None, first: int) -> Labels:
+    """The result after adding a tensor whose dimensions start at `first`."""
+    if bias is not None:
+        step.system.equal(result, _laid(step.value(bias), bias, step.shape, first))
+    return result
+
+
+def _laid(labels: Labels, ref: TensorRef, shape: tuple[int, ...], first: int) -> Labels:
+    after = [1] * (len(shape) - first - ref.ndim)
+    return labels.moved(lambda label: label.reshape(*ref.shape, *after).expand(shape))
