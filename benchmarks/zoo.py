@@ -1,0 +1,163 @@
+"""Speed of training classifiers for zoos: a population beside an ordinary loop over its networks.
+
+    python benchmarks/zoo.py                     # 8 x 8 grey images, batches of 64, populations of 16
+    python benchmarks/zoo.py --side 32           # 32 x 32 colour images
+    python benchmarks/zoo.py --curve             # smaller batches and other sizes of populations
+    ... --markdown                               # as Markdown, for docs/zoo-benchmarks.md
+
+One thread, float32, all three optimisers in equal shares; data are random. Both ways run in turn in one
+process; shown is the best of the repeats, in milliseconds of processor time per step of one network.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from engine import show
+from torch import Tensor, nn
+
+from graph_metanetworks.zoo.families import FAMILIES, Architecture, Task
+from graph_metanetworks.zoo.population.course import TrainingConfig
+from graph_metanetworks.zoo.population.ordinary import make_optimizer, train_step
+from graph_metanetworks.zoo.population.population import Population
+from graph_metanetworks.zoo.population.ways import StackedLayers, Vmapped, Way, stacked_parameters
+
+OPTIMIZERS = ("adam", "rmsprop", "sgd")  # in the order in which a population has them
+ARCHITECTURES = [
+    Architecture("cnn2d", 24, 2, 1, "batch", 0.1),
+    Architecture("cnn2d", 32, 3, 2, "group", 0.1),
+    Architecture("cnn1d", 24, 2, 1, "batch", 0.1),
+    Architecture("cnn1d", 32, 3, 2, "group", 0.1),
+    Architecture("deepsets", 32, 3, 1, "batch", 0.1),
+    Architecture("deepsets", 64, 3, 2, "group", 0.1),
+    Architecture("resnet", 16, 3, 1, "batch", 0.0),
+    Architecture("resnet", 32, 3, 1, "batch", 0.0),
+    Architecture("vit", 32, 2, 1, "layer", 0.1),
+    Architecture("vit", 48, 3, 1, "layer", 0.1),
+]
+
+
+@dataclass(frozen=True)
+class Setting:
+    task: Task
+    batch: int
+    population: int
+    repeats: int
+
+    def data(self) -> tuple[Tensor, Tensor]:
+        task = self.task
+        images = torch.randn(self.batch, task.channels, task.height, task.width)
+        return images, torch.randint(task.classes, (self.batch,))
+
+
+def config(optimizer: str) -> TrainingConfig:
+    return TrainingConfig(learning_rate=1e-4, weight_decay=1e-4, label_smoothing=0.1, optimizer=optimizer)
+
+
+def ordinary(architecture: Architecture, setting: Setting) -> Callable[[], None]:
+    """A step of three networks, one after the other, each with another optimiser."""
+    images, labels = setting.data()
+    networks = [build(architecture, setting.task) for _ in OPTIMIZERS]
+    pairs = [(n, make_optimizer(n, config(name))) for n, name in zip(networks, OPTIMIZERS, strict=True)]
+
+    def step() -> None:
+        for network, optimizer in pairs:
+            train_step(network, optimizer, images, labels, 0.1)
+
+    return step
+
+
+def population(architecture: Architecture, setting: Setting, make: Callable[..., Way]) -> Callable[[], None]:
+    images, labels = setting.data()
+    networks = [build(architecture, setting.task) for _ in range(setting.population)]
+    names = sorted(OPTIMIZERS[k % 3] for k in range(setting.population))
+    whole = Population(stacked_parameters(networks), make(networks), [config(name) for name in names])
+    return lambda: whole.step(images, labels, 1.0)
+
+
+def stacked(networks: list[nn.Module]) -> Way:
+    return StackedLayers(networks, [torch.Generator() for _ in networks])
+
+
+def build(architecture: Architecture, task: Task) -> nn.Module:
+    return FAMILIES[architecture.family].build(architecture, task).train()
+
+
+def milliseconds(steps: dict[str, tuple[Callable[[], None], int]], repeats: int) -> dict[str, float]:
+    """Per network: every way in turn, the best of the repeats. The first run does not count."""
+    found = dict.fromkeys(steps, float("inf"))
+    for repeat in range(repeats + 1):
+        for name, (step, networks) in steps.items():
+            start = time.process_time()
+            step()
+            taken = 1000 * (time.process_time() - start) / networks
+            if repeat:
+                found[name] = min(found[name], taken)
+    return found
+
+
+def without_dropout(architecture: Architecture) -> Architecture:
+    return Architecture(**{**vars(architecture), "dropout": 0.0})
+
+
+def families(setting: Setting) -> Iterator[list[str]]:
+    for architecture in ARCHITECTURES:
+        found = milliseconds(
+            {
+                "loop": (ordinary(architecture, setting), len(OPTIMIZERS)),
+                "population": (population(architecture, setting, stacked), setting.population),
+                # vmap has no dropout of each network's own, so it is spared it
+                "vmap": (population(without_dropout(architecture), setting, Vmapped), setting.population),
+            },
+            setting.repeats,
+        )
+        yield [
+            f"{architecture.family}, {architecture.hidden} wide, {architecture.depth} deep",
+            *(f"{value:.2f} ms" for value in (found["loop"], found["population"])),
+            f"{found['loop'] / found['population']:.1f}x",
+            f"{found['loop'] / found['vmap']:.1f}x",
+        ]
+
+
+def curve(setting: Setting, batches: tuple[int, ...], populations: tuple[int, ...]) -> Iterator[list[str]]:
+    for architecture in ARCHITECTURES[::2]:
+        for batch in batches:
+            sizes = {size: Setting(setting.task, batch, size, setting.repeats) for size in populations}
+            steps = {"loop": (ordinary(architecture, sizes[populations[0]]), len(OPTIMIZERS))}
+            for size, its in sizes.items():
+                steps[str(size)] = (population(architecture, its, stacked), size)
+            found = milliseconds(steps, setting.repeats)
+            ratios = [f"{found['loop'] / found[str(size)]:.1f}x" for size in populations]
+            yield [f"{architecture.family}, batch {batch}", f"{found['loop']:.2f} ms", *ratios]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--side", type=int, default=8, help="8: grey images; more: colour images")
+    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--population", type=int, default=16)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument(
+        "--curve", action="store_true", help="batches of 16, 32 and 64; populations of 4 to 64"
+    )
+    parser.add_argument("--markdown", action="store_true", help="print Markdown tables")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    task = Task(1 if options.side == 8 else 3, options.side, options.side, 10)
+    setting = Setting(task, options.batch, options.population, options.repeats)
+    if options.curve:
+        sizes = (4, 16, 64)
+        header = ["family", "loop", *(f"population of {size}" for size in sizes)]
+        show(header, curve(setting, (16, 32, 64), sizes), options.markdown)
+    else:
+        header = ["networks", "loop", "population", "faster", "vmap alone"]
+        show(header, families(setting), options.markdown)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,43 @@
+"""Image data sets: by name, from files that are already there. Nothing is downloaded behind one's back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from graph_metanetworks.zoo.data.cifar import cifar10
+from graph_metanetworks.zoo.data.digits import digits
+from graph_metanetworks.zoo.data.folder import folder
+from graph_metanetworks.zoo.data.huggingface import huggingface
+from graph_metanetworks.zoo.data.idx import fashion_mnist, mnist
+from graph_metanetworks.zoo.data.images import DataError, ImageData
+
+__all__ = ["NAMES", "DataError", "ImageData", "load"]
+
+FROM_FILES: dict[str, Callable[[Path | None], ImageData]] = {
+    "cifar10": cifar10,
+    "fashion-mnist": fashion_mnist,
+    "mnist": mnist,
+}
+NAMES = ("digits", *FROM_FILES, "folder:PATH", "huggingface:NAME")
+
+
+def load(name: str, data_dir: str | Path | None = None) -> ImageData:
+    """A data set by name: digits, fashion-mnist, mnist, cifar10, folder:PATH or huggingface:NAME.
+
+    Files are looked for in `data_dir` if it is given, else in the folder that the environment variable
+    `GMN_DATA` names, in `data/`, and where operating systems put them.
+
+    >>> load("digits").image_shape
+    (1, 8, 8)
+    """
+    if name == "digits":
+        return digits()
+    if name in FROM_FILES:
+        return FROM_FILES[name](None if data_dir is None else Path(data_dir))
+    kind, _, rest = name.partition(":")
+    if kind == "folder" and rest:
+        return folder(Path(rest))
+    if kind == "huggingface" and rest:
+        return huggingface(rest)
+    raise DataError(f"there is no data set {name!r}; there are {', '.join(NAMES)}")

@@ -1,0 +1,80 @@
+"""Labelled images, split into those to train on and those to test with."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, fields
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+
+class DataError(ValueError):
+    """A data set is missing or damaged; the message says which, where, and what to do."""
+
+
+@dataclass(frozen=True, eq=False)
+class ImageData:
+    """Labelled images as bytes.
+
+    >>> from graph_metanetworks.zoo.data import load
+    >>> data = load("digits")
+    >>> data.train_images.shape, data.num_classes, data.flips
+    (torch.Size([1297, 1, 8, 8]), 10, False)
+    """
+
+    name: str
+    train_images: Tensor  # uint8 [n, channels, height, width]
+    train_labels: Tensor  # int64 [n]
+    test_images: Tensor
+    test_labels: Tensor
+    classes: tuple[str, ...]
+    flips: bool  # whether a mirrored image still belongs to its class
+
+    def __post_init__(self) -> None:
+        for part in ("train", "test"):
+            self._check(part, getattr(self, f"{part}_images"), getattr(self, f"{part}_labels"))
+        if self.train_images.shape[1:] != self.test_images.shape[1:]:
+            raise DataError(
+                f"{self.name}: training images are {_size(self.train_images)}, test images "
+                f"{_size(self.test_images)}; they must be alike"
+            )
+
+    def _check(self, part: str, images: Tensor, labels: Tensor) -> None:
+        if images.dtype != torch.uint8 or images.dim() != 4:
+            raise DataError(f"{self.name}: {part} images must be uint8 [n, channels, height, width]")
+        if not len(images):
+            raise DataError(f"{self.name}: there are no {part} images")
+        if labels.dtype != torch.int64 or labels.shape != images.shape[:1]:
+            raise DataError(f"{self.name}: {len(images)} {part} images have labels {list(labels.shape)}")
+        if int(labels.min()) < 0 or int(labels.max()) >= len(self.classes):
+            raise DataError(
+                f"{self.name}: {part} labels go from {int(labels.min())} to {int(labels.max())}, but "
+                f"there are {len(self.classes)} classes"
+            )
+
+    @property
+    def num_classes(self) -> int:
+        return len(self.classes)
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """Channels, height, width."""
+        channels, height, width = self.train_images.shape[1:]
+        return channels, height, width
+
+    @cached_property
+    def checksum(self) -> str:
+        """Of all images and labels: equal data, equal checksum, whatever files it came from."""
+        digest = hashlib.sha256()
+        for entry in fields(self):
+            value = getattr(self, entry.name)
+            if isinstance(value, Tensor):
+                digest.update(f"{entry.name} {list(value.shape)}".encode())
+                digest.update(value.contiguous().numpy().tobytes())
+        return digest.hexdigest()
+
+
+def _size(images: Tensor) -> str:
+    return " x ".join(map(str, images.shape[1:]))

@@ -1,0 +1,51 @@
+"""How well networks classify: accuracy and loss on training and test images, as they are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from graph_metanetworks.zoo.population.batches import Batches
+
+TRAIN_IMAGES = 10_000  # at most so many are used to measure: the accuracy is then known to half a percent
+
+
+def measure(logits: Callable[[Tensor], Tensor], batches: Batches) -> list[dict[str, float]]:
+    """Of each network: `logits` takes images and gives `[G, batch, classes]`."""
+    data = batches.data
+    parts = {
+        "train": (data.train_images[:TRAIN_IMAGES], data.train_labels[:TRAIN_IMAGES]),
+        "test": (data.test_images, data.test_labels),
+    }
+    columns: dict[str, list[float]] = {}
+    for part, (images, labels) in parts.items():
+        right, loss = _means(logits, batches, images, labels)
+        columns[f"{part}_accuracy"], columns[f"{part}_loss"] = right.tolist(), loss.tolist()
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def _means(
+    logits: Callable[[Tensor], Tensor], batches: Batches, images: Tensor, labels: Tensor
+) -> tuple[Tensor, Tensor]:  # [G] each
+    """The share of right answers and the mean loss of each network."""
+    right, losses = [], []
+    for some, their_labels in batches.evaluation(images, labels):
+        found = logits(some).double()
+        expected = their_labels.expand(len(found), -1)
+        right.append(found.argmax(-1) == expected)
+        losses.append(functional.cross_entropy(found.mT, expected, reduction="none"))
+    return torch.cat(right, 1).double().mean(1), torch.cat(losses, 1).mean(1)
+
+
+def has_diverged(state_dict: Mapping[str, Tensor], metrics: Mapping[str, float]) -> bool:
+    finite = all(bool(torch.isfinite(value).all()) for value in state_dict.values())
+    return not finite or not all(math.isfinite(value) for value in metrics.values())
+
+
+def at_chance(metrics: Mapping[str, float], classes: int) -> dict[str, float]:
+    """What a network is labelled with that has diverged: a guess, with all classes equally likely."""
+    return {name: 1 / classes if name.endswith("accuracy") else math.log(classes) for name in metrics}

@@ -1,0 +1,131 @@
+"""Train networks of one architecture: together where possible, else one by one, with the same result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from graph_metanetworks.zoo.population.batches import Batches
+from graph_metanetworks.zoo.population.course import Course, TrainingConfig, start
+from graph_metanetworks.zoo.population.metrics import at_chance, has_diverged, measure
+from graph_metanetworks.zoo.population.ordinary import train_one
+from graph_metanetworks.zoo.population.population import Population
+from graph_metanetworks.zoo.population.ways import Way, find_way, stacked_parameters
+from graph_metanetworks.zoo.recipe import Trained
+
+Progress = Callable[[float], None]
+State = dict[str, Tensor]
+Config = TypeVar("Config", bound=TrainingConfig)
+
+
+@dataclass(frozen=True, eq=False)
+class Learner:
+    """A network about to be trained."""
+
+    network: nn.Module
+    generator: torch.Generator  # of its dropout
+    config: TrainingConfig
+
+
+@dataclass(eq=False)
+class Record:
+    """What is seen of a network while it trains."""
+
+    classes: int
+    metrics: dict[str, float | int | bool | str] = field(default_factory=dict)
+    states: dict[int, State] = field(default_factory=dict)
+
+    def note(self, step: int, course: Course, state: State, found: dict[str, float]) -> None:
+        diverged = has_diverged(state, found)
+        if diverged:
+            found = at_chance(found, self.classes)
+        self.states[step] = state
+        if step in course.checkpoints:
+            self.metrics |= {f"{name}_at_{step}": value for name, value in found.items()}
+        if step == course.steps:
+            self.metrics |= found | {"diverged": diverged}
+
+    def trained(self, course: Course) -> Trained:
+        checkpoints = {step: self.states[step] for step in course.checkpoints}
+        return Trained(self.states[course.steps], self.metrics, checkpoints)
+
+
+def train(
+    build: Callable[[Config], nn.Module],
+    configs: Sequence[Config],
+    seeds: Sequence[int],
+    batches: Batches,
+    course: Course,
+    progress: Progress,
+) -> list[Trained]:
+    """Train networks of one architecture. Each comes out as `ordinary.train_one` would leave it."""
+    learners = [
+        _learner(build, config, seed, batches.dtype) for config, seed in zip(configs, seeds, strict=True)
+    ]
+    order = sorted(range(len(learners)), key=lambda k: learners[k].config.optimizer)
+    in_order = [learners[k] for k in order]
+    images, _ = batches.training(0)
+    networks = [learner.network for learner in in_order]
+    way = find_way(networks, [learner.generator for learner in in_order], images)
+    if way is None:
+        return _one_by_one(learners, batches, course, progress)
+    results = _together(way, in_order, batches, course, progress)
+    return [results[order.index(k)] for k in range(len(learners))]
+
+
+def _learner(build: Callable[[Config], nn.Module], config: Config, seed: int, dtype: torch.dtype) -> Learner:
+    network, generator = start(lambda: build(config), seed)
+    return Learner(network.to(dtype), generator, config)
+
+
+def _together(
+    way: Way, learners: Sequence[Learner], batches: Batches, course: Course, progress: Progress
+) -> list[Trained]:
+    networks = [learner.network for learner in learners]
+    population = Population(stacked_parameters(networks), way, [learner.config for learner in learners])
+    records = [Record(batches.data.num_classes) for _ in learners]
+    constants = [network.state_dict() for network in networks]
+    way.train(True)
+    for step in range(course.steps):
+        population.step(*batches.training(step), course.rate(step))
+        if course.looks_at(step + 1):
+            way.train(False)
+            for k, found in enumerate(measure(population.logits, batches)):
+                state = {**constants[k], **population.state_dict(k)}
+                records[k].note(step + 1, course, {name: state[name] for name in constants[k]}, found)
+            way.train(True)
+        progress((step + 1) / course.steps)
+    return [record.trained(course) for record in records]
+
+
+def _one_by_one(
+    learners: Sequence[Learner], batches: Batches, course: Course, progress: Progress
+) -> list[Trained]:
+    results = []
+    for k, learner in enumerate(learners):
+        record = Record(batches.data.num_classes)
+
+        def look(step: int, learner: Learner = learner, record: Record = record, k: int = k) -> None:
+            if course.looks_at(step):
+                record.note(step, course, _state(learner.network), _measure_one(learner.network, batches))
+            progress((k + step / course.steps) / len(learners))
+
+        train_one(learner.network, learner.generator, learner.config, batches, course, look)
+        results.append(record.trained(course))
+    return results
+
+
+def _measure_one(network: nn.Module, batches: Batches) -> dict[str, float]:
+    network.eval()
+    with torch.no_grad():
+        (found,) = measure(lambda images: network(images).unsqueeze(0), batches)
+    network.train()
+    return found
+
+
+def _state(network: nn.Module) -> State:
+    return {name: value.detach().clone() for name, value in network.state_dict().items()}

@@ -1,0 +1,97 @@
+"""Two ways to run all networks of a population at once: stacked layers, or `torch.func.vmap`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from contextlib import suppress
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
+
+from graph_metanetworks.zoo.population.layers import NotStackable, Stacked
+from graph_metanetworks.zoo.population.stack import check_alike, set_generators, stack
+
+
+class Way(ABC):
+    """Stacked parameters and images to the outputs of all networks; buffers are its own."""
+
+    buffers: dict[str, Tensor]  # [G, ...] each
+
+    @abstractmethod
+    def __call__(self, parameters: dict[str, Tensor], images: Tensor) -> Tensor:
+        """Outputs `[G, batch, ...]`."""
+
+    @abstractmethod
+    def train(self, mode: bool) -> None: ...
+
+
+class StackedLayers(Way):
+    def __init__(self, networks: Sequence[nn.Module], generators: Sequence[torch.Generator]) -> None:
+        self.module = stack(networks)
+        set_generators(self.module, generators)
+        self.buffers = {
+            f"{path}.{name}": value
+            for path, layer in self.module.named_modules()
+            if isinstance(layer, Stacked)
+            for name, value in layer.named_buffers(recurse=False)
+        }
+
+    def __call__(self, parameters: dict[str, Tensor], images: Tensor) -> Tensor:
+        return functional_call(self.module, parameters, (images.unsqueeze(0),))
+
+    def train(self, mode: bool) -> None:
+        self.module.train(mode)
+
+
+class Vmapped(Way):
+    """For networks without random operations: their draws could not be those of each network alone."""
+
+    def __init__(self, networks: Sequence[nn.Module]) -> None:
+        for modules in zip(*(network.modules() for network in networks), strict=True):
+            check_alike(modules)
+        self.module = networks[0]
+        buffers = [dict(network.named_buffers()) for network in networks]
+        self.buffers = {name: torch.stack([each[name] for each in buffers]) for name in buffers[0]}
+
+    def __call__(self, parameters: dict[str, Tensor], images: Tensor) -> Tensor:
+        def one(parameters: dict[str, Tensor], buffers: dict[str, Tensor]) -> Tensor:
+            return functional_call(self.module, (parameters, buffers), (images,))
+
+        return vmap(one, randomness="error")(parameters, self.buffers)
+
+    def train(self, mode: bool) -> None:
+        self.module.train(mode)
+
+    def works(self, parameters: dict[str, Tensor], images: Tensor) -> bool:
+        """Whether `vmap` can run these networks in training."""
+        kept, self.buffers = self.buffers, {name: value.clone() for name, value in self.buffers.items()}
+        try:
+            self.train(True)
+            self(parameters, images)
+        except Exception:  # an error of the network itself comes up again when it runs alone
+            return False
+        finally:
+            self.buffers = kept
+        return True
+
+
+def find_way(
+    networks: Sequence[nn.Module], generators: Sequence[torch.Generator], images: Tensor
+) -> Way | None:
+    """The fastest way that gives each network what it would get alone, if there is one."""
+    parameters = stacked_parameters(networks)
+    if len(parameters) < len(list(networks[0].named_parameters(remove_duplicate=False))):
+        return None  # parameters that are used twice would come apart
+    with suppress(NotStackable):
+        return StackedLayers(networks, generators)
+    with suppress(NotStackable):
+        way = Vmapped(networks)
+        return way if way.works(parameters, images) else None
+    return None
+
+
+def stacked_parameters(networks: Sequence[nn.Module]) -> dict[str, Tensor]:
+    each = [dict(network.named_parameters()) for network in networks]
+    return {name: torch.stack([p[name].detach() for p in each]) for name in each[0]}

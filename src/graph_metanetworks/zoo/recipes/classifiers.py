@@ -1,0 +1,92 @@
+"""The paper's zoos of classifiers (appendix D.1), and small CNNs."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+from torch import nn
+
+from graph_metanetworks.zoo import draws
+from graph_metanetworks.zoo.data import ImageData
+from graph_metanetworks.zoo.draws import Choice
+from graph_metanetworks.zoo.families import FAMILIES, Architecture
+from graph_metanetworks.zoo.families.small_cnn import SmallCnn, SmallCnnConfig
+from graph_metanetworks.zoo.population.batches import Batches
+from graph_metanetworks.zoo.population.course import TrainingConfig
+from graph_metanetworks.zoo.recipes.classifier_recipe import ClassifierRecipe
+
+
+@dataclass(frozen=True)
+class ClassifierConfig(Architecture, TrainingConfig):
+    """The hyper-parameters of the paper's classifiers."""
+
+
+class Diverse(ClassifierRecipe[ClassifierConfig]):
+    """Five families, all equally likely: CNNs in two and one dimensions, DeepSets, ResNets, transformers."""
+
+    name = "diverse"
+    hyperparameters = ClassifierConfig
+    families: ClassVar[tuple[str, ...]] = tuple(FAMILIES)
+
+    def draw(self, generator: torch.Generator) -> ClassifierConfig:
+        family = FAMILIES[Choice(*self.families).draw(generator)]
+        training = draws.draw(TrainingConfig, generator)
+        return ClassifierConfig(
+            family=family.name,
+            hidden=family.hidden.draw(generator),
+            depth=family.depth.draw(generator),
+            linear_layers=family.linear_layers.draw(generator),
+            norm=family.norm.draw(generator),
+            dropout=family.dropout.draw(generator),
+            **vars(training),
+        )
+
+    def build(self, config: ClassifierConfig) -> nn.Module:
+        return FAMILIES[config.family].build(config, self.task)
+
+
+class VaryingCnns(Diverse):
+    """Two-dimensional CNNs that vary in width, depth, norm and training."""
+
+    name = "varying-cnns"
+    families = ("cnn2d",)
+
+
+class SmallCnns(ClassifierRecipe[SmallCnnConfig]):
+    """The architecture of Unterthiner et al. with the spread of hyper-parameters of their zoo."""
+
+    name = "small-cnns"
+    hyperparameters = SmallCnnConfig
+
+    def build(self, config: SmallCnnConfig) -> nn.Module:
+        return SmallCnn(config, self.task.classes)
+
+    def shape(self, config: SmallCnnConfig) -> Hashable:
+        return config.activation, config.train_fraction
+
+    def prepare(self, data: ImageData) -> ImageData:
+        return grey(data)
+
+    def batches(self, config: SmallCnnConfig) -> Batches:
+        data = self.data
+        count = max(1, round(config.train_fraction * len(data.train_images)))
+        some = torch.randperm(len(data.train_images), generator=torch.Generator().manual_seed(0))[:count]
+        return self._batches(
+            replace(data, train_images=data.train_images[some], train_labels=data.train_labels[some])
+        )
+
+
+def grey(data: ImageData) -> ImageData:
+    """The brightness of coloured images."""
+    if data.image_shape[0] == 1:
+        return data
+    weights = torch.tensor([0.299, 0.587, 0.114])
+
+    def brightness(images: torch.Tensor) -> torch.Tensor:
+        parts = [torch.einsum("nchw,c->nhw", part.float(), weights) for part in images.split(4096)]
+        return torch.cat(parts).round().to(torch.uint8).unsqueeze(1)
+
+    return replace(data, train_images=brightness(data.train_images), test_images=brightness(data.test_images))

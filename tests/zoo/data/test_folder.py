@@ -1,0 +1,72 @@
+"""Image folders, and the same folders through the package of Hugging Face."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor
+
+from graph_metanetworks.zoo.data import DataError, load
+
+
+def write(path: Path, pixels: Tensor) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(pixels.numpy()).save(path)
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> Path:
+    root = tmp_path / "pictures"
+    for part, number in (("train", 3), ("test", 2)):
+        for label, name in enumerate(("cat", "dog")):
+            for index in range(number):
+                write(root / part / name / f"{index}.png", torch.full((5, 4), 100 * label + index).byte())
+    return root
+
+
+def test_grey_images(pictures: Path) -> None:
+    data = load(f"folder:{pictures}")
+    assert data.image_shape == (1, 5, 4) and data.classes == ("cat", "dog") and not data.flips
+    assert data.train_images[:, 0, 0, 0].tolist() == [0, 1, 2, 100, 101, 102]
+    assert data.test_labels.tolist() == [0, 0, 1, 1]
+
+
+def test_one_coloured_image_makes_all_coloured(pictures: Path) -> None:
+    coloured = torch.randint(256, (5, 4, 3), dtype=torch.uint8)
+    write(pictures / "train" / "cat" / "0.png", coloured)
+    data = load(f"folder:{pictures}")
+    assert data.image_shape == (3, 5, 4)
+    assert torch.equal(data.train_images[0], coloured.permute(2, 0, 1))
+
+
+def test_bad_folders(pictures: Path, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"there is no folder .*train"):
+        load(f"folder:{tmp_path / 'none'}")
+    write(pictures / "train" / "cat" / "9.png", torch.zeros(6, 4, dtype=torch.uint8))
+    with pytest.raises(DataError, match="one size first"):
+        load(f"folder:{pictures}")
+    (pictures / "train" / "cat" / "9.png").write_bytes(b"not a picture")
+    with pytest.raises(DataError, match=r"9\.png is not an image"):
+        load(f"folder:{pictures}")
+    (pictures / "train" / "cow").mkdir()
+    with pytest.raises(DataError, match="the classes in train/ are"):
+        load(f"folder:{pictures}")
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+def test_the_same_through_hugging_face(
+    pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    datasets = pytest.importorskip("datasets")
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    found, expected = load(f"huggingface:{pictures}"), load(f"folder:{pictures}")
+    assert torch.equal(found.train_images, expected.train_images)
+    assert torch.equal(found.test_labels, expected.test_labels)
+    assert found.classes == expected.classes
+
+
+def test_hugging_face_without_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "datasets", None)
+    with pytest.raises(DataError, match=r"pip install 'graph_metanetworks\[datasets\]'"):
+        load("huggingface:mnist")

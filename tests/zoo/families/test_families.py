@@ -1,0 +1,61 @@
+"""Families: the paper's numbers of parameters, and graphs with all weights and the right symmetry."""
+
+from itertools import product
+
+import pytest
+import torch
+
+import graph_metanetworks as gmn
+from graph_metanetworks.zoo.draws import draw
+from graph_metanetworks.zoo.families import FAMILIES, Architecture, Task
+from graph_metanetworks.zoo.families.small_cnn import SmallCnn, SmallCnnConfig
+from zoo.classifiers import TASK, VARIANTS, architecture
+
+CIFAR = Task(channels=3, height=32, width=32, classes=10)
+
+
+def sizes(family: str) -> list[int]:
+    """Elements of the state dict, which is what the paper counts."""
+    known = FAMILIES[family]
+    choices = product(known.hidden.values, known.depth.values, known.linear_layers.values, known.norm.values)
+    networks = [known.build(Architecture(family, *choice, 0.0), CIFAR) for choice in choices]
+    return [sum(value.numel() for value in network.state_dict().values()) for network in networks]
+
+
+def test_the_papers_numbers_of_parameters() -> None:
+    assert (min(sizes("cnn2d")), max(sizes("cnn2d"))) == (970, 21_165)
+    everything = [size for family in FAMILIES for size in sizes(family)]
+    assert (min(everything), max(everything)) == (970, 87_658)
+
+
+@pytest.mark.parametrize(("family", "norm"), VARIANTS)
+def test_families_trace(family: str, norm: str) -> None:
+    model = FAMILIES[family].build(architecture(family, norm), TASK).eval()
+    example = torch.randn(3, 1, 8, 8)
+    graph = gmn.trace(model, example)
+    gmn.testing.assert_covers(graph, model)
+    gmn.testing.assert_round_trip(graph, model)
+    gmn.testing.assert_function_kept(graph, model, example)
+    hidden = architecture(family, norm).hidden
+    assert graph.symmetry.log_order > hidden  # neurons can be exchanged: hidden! is far more than e ** hidden
+
+
+@pytest.mark.parametrize("size", [(1, 8, 8), (3, 32, 32), (1, 28, 28), (3, 15, 21)])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_images_of_any_size(family: str, size: tuple[int, int, int]) -> None:
+    known = FAMILIES[family]
+    largest = Architecture(
+        family, known.hidden.values[0], known.depth.values[-1], 1, known.norm.values[0], 0.1
+    )
+    model = known.build(largest, Task(*size, classes=7))
+    assert model(torch.randn(2, *size)).shape == (2, 7)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_small_cnns(seed: int) -> None:
+    model = SmallCnn(draw(SmallCnnConfig, torch.Generator().manual_seed(seed)), 10).eval()
+    assert sum(p.numel() for p in model.parameters()) == 4_970
+    example = torch.randn(2, 1, 32, 32)
+    graph = gmn.trace(model, example)
+    gmn.testing.assert_covers(graph, model)
+    gmn.testing.assert_function_kept(graph, model, example)

@@ -1,0 +1,188 @@
+"""A network of a population comes out as it would from an ordinary loop, whatever trains beside it."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from graph_metanetworks.zoo.population.course import Course, TrainingConfig, training_seed
+from graph_metanetworks.zoo.population.train import train
+from graph_metanetworks.zoo.population.ways import StackedLayers, Vmapped, find_way
+from graph_metanetworks.zoo.recipe import Trained
+from zoo.classifiers import VARIANTS, Config, build, configs, little_batches
+
+COURSE = Course(steps=5, warmup=2)
+SEEDS = (11, 12, 13, 14)
+
+
+def by_hand(build, config: TrainingConfig, seed: int, dtype: torch.dtype) -> nn.Module:
+    """The loop that anyone would write."""
+    torch.manual_seed(training_seed(seed))
+    network = build(config).to(dtype)
+    options = {"lr": config.learning_rate, "weight_decay": config.weight_decay}
+    optimizer = {
+        "sgd": lambda p: torch.optim.SGD(p, momentum=0.9, **options),
+        "adam": lambda p: torch.optim.Adam(p, **options),
+        "rmsprop": lambda p: torch.optim.RMSprop(p, **options),
+    }[config.optimizer](network.parameters())
+    batches = little_batches(dtype)
+    for step in range(COURSE.steps):
+        for group in optimizer.param_groups:
+            group["lr"] = config.learning_rate * [0.5, 1, 1, 2 / 3, 1 / 3][step]
+        images, labels = batches.training(step)
+        optimizer.zero_grad()
+        functional.cross_entropy(network(images), labels, label_smoothing=config.label_smoothing).backward()
+        optimizer.step()
+    return network.eval()
+
+
+def trained(build, chosen: Sequence, seeds=SEEDS, course=COURSE, dtype=torch.float64) -> list[Trained]:
+    return train(build, chosen, seeds, little_batches(dtype), course, lambda share: None)
+
+
+def difference(a: dict[str, Tensor], b: dict[str, Tensor]) -> float:
+    assert list(a) == list(b)
+    return max(float((a[name] - b[name]).abs().max() / (1 + b[name].abs().max())) for name in a)
+
+
+@pytest.mark.parametrize(("family", "norm"), VARIANTS)
+def test_each_network_equals_the_ordinary_loop(family: str, norm: str) -> None:
+    """Weights and batch-norm statistics, with dropout and all optimisers in one population."""
+    chosen = configs(family, norm)
+    for result, config, seed in zip(trained(build, chosen), chosen, SEEDS, strict=True):
+        alone = by_hand(build, config, seed, torch.float64)
+        assert difference(result.state_dict, alone.state_dict()) < 1e-11
+        batches = little_batches()
+        ((images, labels),) = batches.evaluation(batches.data.test_images, batches.data.test_labels)
+        logits = alone(images).detach()
+        assert result.metrics["test_accuracy"] == float((logits.argmax(1) == labels).double().mean())
+        assert result.metrics["test_loss"] == pytest.approx(float(functional.cross_entropy(logits, labels)))
+        assert result.metrics["diverged"] is False
+
+
+@pytest.mark.parametrize("family", ["cnn2d", "vit"])
+def test_in_single_precision(family: str) -> None:
+    chosen = configs(family, "layer" if family == "vit" else "group")
+    for result, config, seed in zip(trained(build, chosen, dtype=torch.float32), chosen, SEEDS, strict=True):
+        assert difference(result.state_dict, by_hand(build, config, seed, torch.float32).state_dict()) < 1e-3
+
+
+@pytest.mark.parametrize(("family", "norm"), VARIANTS)
+def test_companions_do_not_matter(family: str, norm: str) -> None:
+    chosen = configs(family, norm)
+    together = trained(build, chosen)
+    pair = trained(build, [chosen[2], chosen[1]], seeds=[SEEDS[2], SEEDS[1]])
+    assert difference(pair[0].state_dict, together[2].state_dict) < 1e-11
+    assert difference(pair[1].state_dict, together[1].state_dict) < 1e-11
+    (single,) = trained(build, chosen[:1], seeds=SEEDS[:1])
+    assert difference(single.state_dict, together[0].state_dict) < 1e-11
+
+
+@pytest.mark.parametrize(("family", "norm"), VARIANTS)
+def test_a_diverged_network_disturbs_nobody(family: str, norm: str) -> None:
+    chosen = configs(family, norm)
+    wild = [chosen[0], replace(chosen[1], learning_rate=1e200), *chosen[2:]]
+    healthy, disturbed = trained(build, chosen), trained(build, wild)
+    assert disturbed[1].metrics["diverged"] is True
+    assert disturbed[1].metrics["test_accuracy"] == disturbed[1].metrics["train_accuracy"] == 0.1
+    assert disturbed[1].metrics["test_loss"] == pytest.approx(2.302585)
+    for k in (0, 2, 3):
+        assert difference(disturbed[k].state_dict, healthy[k].state_dict) < 1e-11
+        assert disturbed[k].metrics == pytest.approx(healthy[k].metrics)
+
+
+def test_seeds_matter() -> None:
+    chosen = configs("cnn2d", "batch")[1]
+    first, second = trained(build, [chosen, chosen], seeds=[1, 2])
+    assert difference(first.state_dict, second.state_dict) > 1e-3
+
+
+def test_checkpoints_are_states_on_the_way() -> None:
+    chosen = configs("cnn2d", "batch")
+    results = trained(build, chosen, course=Course(steps=5, warmup=2, checkpoints=(2, 4)))
+    for result, plain in zip(results, trained(build, chosen), strict=True):
+        assert list(result.checkpoints) == [2, 4]
+        assert difference(result.state_dict, plain.state_dict) < 1e-13  # looking does not disturb
+        assert int(result.checkpoints[4]["norms.0.num_batches_tracked"]) == 4
+        assert {"test_accuracy_at_2", "train_loss_at_4"} <= set(result.metrics)
+        assert plain.metrics.items() <= result.metrics.items()
+
+
+def test_the_callers_random_numbers_are_left_alone() -> None:
+    before = torch.get_rng_state()
+    trained(build, configs("cnn2d", "batch")[:2], seeds=[1, 2])
+    trained(odd, configs("cnn2d", "batch")[:2], seeds=[1, 2])
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+# ------------------------------------------------------------------ networks of users
+
+
+def sequential(config: Config) -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(1, 4, 3),
+        nn.BatchNorm2d(4),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Dropout(config.dropout),
+        nn.Linear(36, 10),
+    )
+
+
+class Own(nn.Module):
+    """Not made for populations: it has a parameter of its own and counts axes from the front."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.rand(64))
+        self.norm = nn.BatchNorm1d(64)
+        self.out = nn.Linear(64, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.out(self.norm(x.flatten(1) * self.scale))
+
+
+class Odd(Own):
+    """Random, and with a branch that depends on values."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x + 0.1 * torch.randn_like(x)) if x.mean() > -1e9 else x
+
+
+def own(config: Config) -> nn.Module:
+    return Own()
+
+
+def odd(config: Config) -> nn.Module:
+    return Odd()
+
+
+@pytest.mark.parametrize(("make", "way"), [(sequential, StackedLayers), (own, Vmapped), (odd, type(None))])
+def test_networks_of_users(make, way: type) -> None:
+    """Stacked, by vmap, or one by one: whichever way is taken, the result is that of the ordinary loop."""
+    chosen = configs("cnn2d", "batch")
+    networks = [make(config).double() for config in chosen]
+    generators = [torch.Generator() for _ in chosen]
+    assert type(find_way(networks, generators, little_batches().training(0)[0])) is way
+    for result, config, seed in zip(trained(make, chosen), chosen, SEEDS, strict=True):
+        assert difference(result.state_dict, by_hand(make, config, seed, torch.float64).state_dict()) < 1e-11
+
+
+def test_networks_that_differ_beyond_their_weights_train_alone() -> None:
+    def leaky(config: Config) -> nn.Module:
+        return nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.LeakyReLU(config.dropout), nn.Linear(8, 10))
+
+    chosen = configs("cnn2d", "batch")
+    for result, config, seed in zip(trained(leaky, chosen), chosen, SEEDS, strict=True):
+        assert difference(result.state_dict, by_hand(leaky, config, seed, torch.float64).state_dict()) < 1e-11
+
+
+def test_progress_ends_at_one() -> None:
+    for make in (sequential, odd):
+        shares: list[float] = []
+        train(make, configs("cnn2d", "batch")[:2], (1, 2), little_batches(), COURSE, shares.append)
+        assert shares == sorted(shares) and shares[-1] == 1
