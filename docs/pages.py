@@ -53,7 +53,7 @@ def run(page: Path, folder: Path) -> None:
         for block in blocks(page):
             printed = StringIO()
             # empty lines in front, so that a traceback shows the line of the page
-            code = compile("\n" * block.line + block.code, str(page), "exec")
+            code = compile("\n" * block.line + block.code, str(page), "exec", dont_inherit=True)
             with redirect_stdout(printed):
                 exec(code, names)
             if block.output is not None and _lines(printed.getvalue()) != _lines(block.output):

@@ -16,6 +16,8 @@ NAMES = [
     "Tracer",
     "UnsupportedOperation",
     "UnusedParameters",
+    "Zoo",
+    "ZooError",
     "collate",
     "declare",
     "nn",
@@ -23,6 +25,7 @@ NAMES = [
     "rule",
     "testing",
     "trace",
+    "zoo",
 ]
 
 METANETWORKS = [

@@ -17,3 +17,7 @@ class UnusedParameters(TraceError):
 
 class StateDictMismatch(TraceError):
     """A state dict or an edge vector does not belong to this parameter graph."""
+
+
+class ZooError(ValueError):
+    """A zoo cannot be built, opened or read; the message says why and what to do."""

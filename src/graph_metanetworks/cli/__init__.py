@@ -8,11 +8,13 @@ import typer
 
 from graph_metanetworks import __version__
 from graph_metanetworks.cli.trace import trace
+from graph_metanetworks.cli.zoo import app as zoo
 
 __all__ = ["app", "main"]
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.command()(trace)
+app.add_typer(zoo, name="zoo")
 
 
 def _print_version(wanted: bool) -> None:

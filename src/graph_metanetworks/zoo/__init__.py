@@ -1,1 +1,7 @@
 """Zoos: data sets of trained networks."""
+
+from graph_metanetworks.zoo.build import build
+from graph_metanetworks.zoo.recipe import Recipe, Trained
+from graph_metanetworks.zoo.zoo import Zoo, ZooNetwork
+
+__all__ = ["Recipe", "Trained", "Zoo", "ZooNetwork", "build"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, TypeVar
+from dataclasses import dataclass, field, is_dataclass
+from typing import Any, ClassVar, Generic, TypeVar, get_type_hints
 
 import torch
 from torch import Tensor, nn
@@ -31,6 +31,7 @@ class Recipe(ABC, Generic[Config]):
     """
 
     name: ClassVar[str]
+    population: ClassVar[int] = 64  # at most so many networks are trained together
 
     @abstractmethod
     def settings(self) -> dict[str, Any]:
@@ -41,9 +42,23 @@ class Recipe(ABC, Generic[Config]):
     def from_settings(cls, settings: dict[str, Any]) -> Recipe[Config]:
         """The recipe again, without its data: enough to build and render networks."""
 
+    def config(self, values: dict[str, Any]) -> Config:
+        """A config again, from its fields: of the dataclass that `draw` is annotated to return."""
+        kind = get_type_hints(type(self).draw)["return"]
+        if not is_dataclass(kind):
+            raise TypeError(
+                f"{type(self).__name__}.draw must be annotated with the dataclass that it returns, or "
+                f"{type(self).__name__}.config be written: how to make a {kind} is not known."
+            )
+        return kind(**values)  # pyright: ignore[reportReturnType, reportCallIssue]
+
     @abstractmethod
     def draw(self, generator: torch.Generator) -> Config:
         """The hyper-parameters of a network."""
+
+    def draw_at(self, index: int, generator: torch.Generator) -> Config:
+        """The hyper-parameters of network `index`; recipes that take a data set in order use it."""
+        return self.draw(generator)
 
     @abstractmethod
     def build(self, config: Config) -> nn.Module:

@@ -1,0 +1,73 @@
+"""Build a zoo: train the networks of a recipe."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from graph_metanetworks.errors import ZooError
+from graph_metanetworks.zoo.cluster import train_on_ray
+from graph_metanetworks.zoo.description import Description, as_json, versions
+from graph_metanetworks.zoo.fill import Maker, fill
+from graph_metanetworks.zoo.plan import plan, range_of
+from graph_metanetworks.zoo.recipe import Recipe
+from graph_metanetworks.zoo.registry import reference_of
+from graph_metanetworks.zoo.train import Job
+from graph_metanetworks.zoo.workers import train_here, train_in_processes
+from graph_metanetworks.zoo.zoo import Zoo
+
+
+def build(
+    recipe: Recipe[Any],
+    count: int,
+    out: str | os.PathLike[str],
+    *,
+    seed: int = 0,
+    workers: int | None = None,
+    half: bool = False,
+    drop_diverged: bool = False,
+    shard_size: int | None = None,
+    ray: str | None = None,
+    reference: str | None = None,
+    quiet: bool = False,
+) -> Zoo:
+    """Build a zoo of `count` networks in a folder, or go on with it; a larger count adds networks.
+
+    Args:
+        workers: processes of this machine, one for each core if not given; with 1 this process trains itself.
+        half: store weights in half precision.
+        drop_diverged: leave out networks whose metrics say that they diverged.
+        shard_size: networks of a shard; what is lost of a worker that is stopped.
+        ray: address of a Ray cluster that trains instead of this machine; "local" starts one here.
+        reference: how zoo.json names the recipe, by default by its module and class.
+        quiet: show no progress bar.
+    """
+    if count < 1:
+        raise ZooError(f"a zoo needs at least one network, not {count}.")
+    asked = Description(
+        recipe=reference or reference_of(recipe),
+        settings=as_json(recipe.settings()),
+        seed=seed,
+        ranges=(range_of(0, count, shard_size),),
+        half=half,
+        drop_diverged=drop_diverged,
+        versions=versions(),
+    )
+    job = Job(recipe, seed=seed, half=half, drop_diverged=drop_diverged)
+    fill(
+        Path(out),
+        asked,
+        lambda description: plan(recipe, seed, description.ranges),
+        _maker(job, workers, ray),
+        quiet=quiet,
+    )
+    return Zoo.open(out, recipe=recipe)
+
+
+def _maker(job: Job, workers: int | None, ray: str | None) -> Maker:
+    if ray is not None:
+        return partial(train_on_ray, job, address=ray)
+    count = workers or len(os.sched_getaffinity(0))
+    return partial(train_here, job) if count == 1 else partial(train_in_processes, job, workers=count)

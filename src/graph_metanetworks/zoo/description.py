@@ -1,0 +1,97 @@
+"""zoo.json: what a zoo is made of."""
+
+from __future__ import annotations
+
+import json
+import platform
+from dataclasses import asdict, dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from graph_metanetworks.errors import ZooError
+from graph_metanetworks.zoo import checksum
+from graph_metanetworks.zoo.durable import write_durably
+from graph_metanetworks.zoo.plan import Range
+
+NAME = "zoo.json"
+FORMAT = 1
+PACKAGES = ("torch", "numpy", "pyarrow", "safetensors")
+FIXED = ("recipe", "seed", "half", "drop_diverged")  # what a command must repeat to go on with a zoo
+
+
+@dataclass(frozen=True)
+class Description:
+    """The recipe with its settings, the seed, and which networks are wanted."""
+
+    recipe: str  # as in `gmn zoo build`
+    settings: dict[str, Any]
+    seed: int
+    ranges: tuple[Range, ...]
+    half: bool = False
+    drop_diverged: bool = False
+    versions: dict[str, str] | None = None
+    format: int = FORMAT
+
+    @property
+    def count(self) -> int:
+        return self.ranges[-1].stop if self.ranges else 0
+
+    def save(self, folder: Path) -> None:
+        text = json.dumps(checksum.sealed(asdict(self)), indent=2)
+        write_durably(folder / NAME, text.encode() + b"\n")
+
+    @classmethod
+    def load(cls, folder: Path) -> Description:
+        path = folder / NAME
+        if not path.is_file():
+            raise ZooError(f"there is no zoo in {folder}: {NAME} is missing.")
+        try:
+            content = json.loads(path.read_bytes())
+        except ValueError as error:
+            raise ZooError(f"{path} is damaged, it is no JSON: {error}. {RESTORE}") from error
+        if isinstance(content, dict) and content.get("format", FORMAT) != FORMAT:
+            raise ZooError(
+                f"{path} is of format {content['format']}, and this version of graph_metanetworks reads "
+                f"format {FORMAT}: update it."
+            )
+        if not checksum.is_intact(content):
+            raise ZooError(f"{path} does not fit its checksum: it was damaged or edited. {RESTORE}")
+        del content["checksum"]
+        ranges = tuple(Range(**one) for one in content.pop("ranges"))
+        return cls(ranges=ranges, **content)
+
+    def differences(self, other: Description) -> list[str]:
+        """In what another command would make another zoo."""
+        pairs = {name: (getattr(self, name), getattr(other, name)) for name in FIXED}
+        if self.recipe == other.recipe:
+            for name in sorted(self.settings.keys() | other.settings.keys()):
+                pairs[name] = (self.settings.get(name), other.settings.get(name))
+        return [
+            f"{name}: {ours!r}, not {theirs!r}" for name, (ours, theirs) in pairs.items() if ours != theirs
+        ]
+
+    def extended(self, more: Range) -> Description:
+        return replace(self, ranges=(*self.ranges, more))
+
+
+RESTORE = (
+    "The shards beside it may be whole. Restore the file from a copy, or start the command that built the "
+    "zoo in another folder and copy zoo.json from there."
+)
+
+
+def versions() -> dict[str, str]:
+    """What the result may depend on, apart from the recipe."""
+    ours = {name: version(name) for name in PACKAGES}
+    return {"python": platform.python_version(), "machine": platform.machine(), **ours}
+
+
+def as_json(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings as they are when read again: tuples are lists."""
+    try:
+        return json.loads(json.dumps(settings))
+    except TypeError as error:
+        raise ZooError(
+            f"the settings of a recipe must be plain values that JSON can hold: {error}."
+        ) from error

@@ -1,0 +1,109 @@
+"""Fill a folder with the shards of a zoo: keep what is finished, make what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from graph_metanetworks.errors import ZooError
+from graph_metanetworks.zoo.check import whole
+from graph_metanetworks.zoo.description import NAME, Description, versions
+from graph_metanetworks.zoo.durable import remove_temporaries
+from graph_metanetworks.zoo.lock import locked
+from graph_metanetworks.zoo.manifest import Record, read_manifest, rewrite_manifest, save_shard
+from graph_metanetworks.zoo.plan import Range, ShardPlan
+from graph_metanetworks.zoo.progress import Display
+from graph_metanetworks.zoo.shard import Shard
+from graph_metanetworks.zoo.workers import Progress
+
+Planner = Callable[[Description], Sequence[ShardPlan]]
+Maker = Callable[[Sequence[ShardPlan], Progress], Generator[tuple[int, Shard], None, None]]
+
+
+def fill(folder: Path, asked: Description, planner: Planner, maker: Maker, *, quiet: bool = False) -> None:
+    """Make the zoo that was asked for, or what is missing of it."""
+    with locked(folder):
+        description = _agreed(folder, asked)
+        _note_versions(folder, description, quiet)
+        remove_temporaries(folder)
+        shards = planner(description)
+        finished = _finished(folder, shards)
+        missing = [shard for shard in shards if shard.number not in finished]
+        if missing:
+            finished |= _Filling(folder, description.count, missing, quiet).run(maker)
+        rewrite_manifest(folder, finished.values())
+
+
+@dataclass(frozen=True)
+class _Filling:
+    folder: Path
+    total: int
+    missing: Sequence[ShardPlan]
+    quiet: bool
+
+    def run(self, maker: Maker) -> dict[int, Record]:
+        sizes = {shard.number: shard.size for shard in self.missing}
+        made: dict[int, Record] = {}
+        with (
+            Display(self.total, self.total - sum(sizes.values()), quiet=self.quiet) as display,
+            closing(maker(self.missing, display.partly)) as results,  # an error here stops the workers
+        ):
+            for number, shard in results:
+                made[number] = save_shard(self.folder, number, shard)
+                display.finished(number, sizes[number])
+        return made
+
+
+def _finished(folder: Path, shards: Sequence[ShardPlan]) -> dict[int, Record]:
+    """Shards that are there and whole; damaged ones are made again."""
+    records = read_manifest(folder)
+    planned = {shard.number: shard.size for shard in shards}
+    for record in records.values():
+        if planned.get(record.shard) != record.size + record.dropped:
+            raise ZooError(
+                f"shard {record.shard} of {folder} has other networks than planned: the recipe draws other "
+                "hyper-parameters than when the zoo was begun. Build in another folder."
+            )
+    return whole(folder, records.values())
+
+
+def _agreed(folder: Path, asked: Description) -> Description:
+    """What is to be in the folder: what was asked for, or what is there already and more of it."""
+    if not (folder / NAME).exists():
+        if read_manifest(folder):
+            raise ZooError(
+                f"{folder} has shards of a zoo, but {NAME} is missing: restore it, or build elsewhere."
+            )
+        asked.save(folder)
+        return asked
+    there = Description.load(folder)
+    different = there.differences(asked)
+    if asked.count < there.count:
+        different.append(f"count: {there.count}, not {asked.count}")
+    if different:
+        raise ZooError(
+            f"{folder} has another zoo than this command makes:\n  "
+            + "\n  ".join(different)
+            + "\nGo on with the "
+            "command that began it, a larger count is welcome; or build in another folder."
+        )
+    if asked.count > there.count:
+        there = there.extended(Range(there.count, asked.count, asked.ranges[0].shard_size))
+        there.save(folder)
+    return there
+
+
+def _note_versions(folder: Path, description: Description, quiet: bool) -> None:
+    before, now = description.versions or {}, versions()
+    changed = [f"{name} {before[name]}, now {now[name]}" for name in before if before[name] != now.get(name)]
+    if changed and not quiet:
+        Console(stderr=True).print(
+            f"{folder} was begun with {'; '.join(changed)}: new shards may differ in the last bits.",
+            style="yellow",
+            markup=False,
+            soft_wrap=True,
+        )

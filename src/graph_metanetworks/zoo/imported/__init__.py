@@ -1,0 +1,1 @@
+"""Published zoos, made ours."""

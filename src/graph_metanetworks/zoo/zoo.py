@@ -1,0 +1,203 @@
+"""A zoo on disk, opened lazily."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import torch
+from torch import Tensor, nn
+
+from graph_metanetworks.errors import ZooError
+from graph_metanetworks.zoo.check import check
+from graph_metanetworks.zoo.description import Description
+from graph_metanetworks.zoo.recipe import Recipe
+from graph_metanetworks.zoo.shard import CONFIG, METRIC
+from graph_metanetworks.zoo.store import Place, Store
+
+
+class Zoo(Sequence["ZooNetwork"]):
+    """Trained networks with what is known of them; a sequence, ordered by the index of the networks.
+
+    Nothing is read before it is asked for, and weights are memory-mapped. Slices, filters and splits are zoos
+    over the same files.
+
+    >>> zoo = Zoo.open("zoos/diverse")  # doctest: +SKIP
+    >>> good = zoo.filter(pc.field("test_accuracy") > 0.9)  # doctest: +SKIP
+    >>> train, test = good.split([0.8, 0.2], seed=0)  # doctest: +SKIP
+    >>> train[0].build()(images)  # doctest: +SKIP
+    """
+
+    def __init__(self, store: Store, rows: np.ndarray) -> None:
+        self._store = store
+        self._rows = rows  # rows of the store's table
+
+    @classmethod
+    def open(
+        cls, folder: str | os.PathLike[str], *, recipe: Recipe[Any] | None = None, verify: bool = False
+    ) -> Zoo:
+        """Open a zoo; one that is not finished has the networks that are.
+
+        Args:
+            recipe: used instead of the one that zoo.json names, where that cannot be imported.
+            verify: read everything, and refuse a zoo of which anything is damaged.
+        """
+        path = Path(folder)
+        if verify and (problems := check(path).problems):
+            raise ZooError(f"{path} is damaged: {'; '.join(problems)}. Building it again rebuilds only that.")
+        store = Store(path, recipe=recipe)
+        return cls(store, np.arange(len(store.places)))
+
+    @property
+    def folder(self) -> Path:
+        return self._store.folder
+
+    @property
+    def description(self) -> Description:
+        """The recipe with its settings, the seed, the versions."""
+        return self._store.description
+
+    @property
+    def recipe(self) -> Recipe[Any]:
+        """The recipe, without its data."""
+        return self._store.recipe
+
+    @cached_property
+    def table(self) -> pa.Table:
+        """One row per network: its index, the fields of its config, its metrics."""
+        return self._store.table.take(self._rows)
+
+    @property
+    def num_shards(self) -> int:
+        """Shards on disk, those of the whole zoo."""
+        return len(self._store.records)
+
+    @property
+    def num_bytes(self) -> int:
+        """Size on disk of the whole zoo."""
+        return sum(record.weights_bytes + record.table_bytes for record in self._store.records)
+
+    def weight_counts(self) -> set[int]:
+        """The different sizes of networks: how many numbers their state dicts have, buffers included."""
+        stacks = {(shard, stack) for _, shard, stack, _ in self._store.places[self._rows].tolist()}
+        return {self._store.weights(shard).size(stack) for shard, stack in stacks}
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __repr__(self) -> str:
+        return f"Zoo({str(self.folder)!r}, {self.description.recipe}, {len(self):,} networks)"
+
+    @overload
+    def __getitem__(self, key: int) -> ZooNetwork: ...
+    @overload
+    def __getitem__(self, key: slice | Sequence[int] | np.ndarray | Tensor) -> Zoo: ...
+
+    def __getitem__(self, key: int | slice | Sequence[int] | np.ndarray | Tensor) -> ZooNetwork | Zoo:
+        """A network by its position, or a zoo of several: a slice, positions, or a mask."""
+        if isinstance(key, int | np.integer):
+            return ZooNetwork(self._store, int(self._rows[key]))
+        chosen = key if isinstance(key, slice) else np.asarray(key)
+        return Zoo(self._store, self._rows[chosen])
+
+    def __iter__(self) -> Iterator[ZooNetwork]:
+        return (ZooNetwork(self._store, int(row)) for row in self._rows)
+
+    def filter(self, condition: pc.Expression | Callable[[ZooNetwork], bool]) -> Zoo:
+        """The networks for which an expression of columns holds, or a function of the network."""
+        if isinstance(condition, pc.Expression):
+            numbered = self.table.append_column("", pa.array(np.arange(len(self))))
+            return self[numbered.filter(condition)[""].to_numpy()]
+        return self[np.array([condition(network) for network in self], dtype=bool)]
+
+    def split(self, parts: Sequence[float] | Sequence[int], *, seed: int = 0) -> tuple[Zoo, ...]:
+        """Random parts that share no network: fractions of the zoo, or numbers of networks."""
+        sizes = _sizes(parts, len(self))
+        shuffled = torch.randperm(len(self), generator=torch.Generator().manual_seed(seed)).numpy()
+        ends = np.cumsum(sizes)
+        # in order again, for it is faster to read; shuffling is for those who train on them
+        return tuple(self[np.sort(shuffled[end - size : end])] for size, end in zip(sizes, ends, strict=True))
+
+
+@dataclass(frozen=True, eq=False)
+class ZooNetwork:
+    """A network of a zoo; weights and values are read when asked for."""
+
+    _store: Store
+    _row: int
+
+    @property
+    def index(self) -> int:
+        """Its number among all networks of the recipe: with the seed of the zoo it decides the network."""
+        return self._place.index
+
+    @property
+    def state_dict(self) -> dict[str, Tensor]:
+        """A copy of the trained weights."""
+        return self._store.weights(self._place.shard).state_dict(self._place.stack, self._place.row)
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """The steps of training of which `checkpoint` has the weights."""
+        return self._store.weights(self._place.shard).steps(self._place.stack)
+
+    def checkpoint(self, step: int) -> dict[str, Tensor]:
+        """The weights at an earlier step of training."""
+        if step not in self.steps:
+            known = ", ".join(map(str, self.steps)) or "none"
+            raise ZooError(f"network {self.index} was not kept at step {step}; the steps kept are: {known}.")
+        return self._store.weights(self._place.shard).state_dict(
+            self._place.stack, self._place.row, step=step
+        )
+
+    @property
+    def config(self) -> Any:
+        """Its hyper-parameters, as drawn by the recipe."""
+        values = self._store.values(self._row, CONFIG)
+        return self._store.recipe.config(
+            {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
+        )
+
+    @property
+    def metrics(self) -> Mapping[str, float | int | bool | str]:
+        values = self._store.values(self._row, METRIC)
+        return {name: value for name, value in values.items() if value is not None}
+
+    def build(self) -> nn.Module:
+        """The network as a module, with its weights, ready to be used."""
+        network = self._store.recipe.build(self.config)
+        network.load_state_dict(self.state_dict)
+        return network.eval()
+
+    @property
+    def _place(self) -> Place:
+        return self._store.place(self._row)
+
+    def __repr__(self) -> str:
+        return f"ZooNetwork({self.index} of {str(self._store.folder)!r})"
+
+
+def _sizes(parts: Sequence[float] | Sequence[int], total: int) -> list[int]:
+    """Numbers of networks.
+
+    >>> _sizes([0.5, 0.25, 0.25], 10), _sizes([6, 1], 10)
+    ([5, 2, 3], [6, 1])
+    """
+    if any(part < 0 for part in parts):
+        raise ZooError(f"a part of a zoo cannot be negative: {list(parts)}.")
+    if all(isinstance(part, int) for part in parts):
+        sizes = [int(part) for part in parts]
+    else:
+        ends = [0, *(round(end, 9) for end in np.cumsum(parts).tolist())]
+        sizes = [int(b * total) - int(a * total) for a, b in pairwise(ends)]
+    if sum(sizes) > total:
+        raise ZooError(f"{list(parts)} asks for {sum(sizes):,} networks, and the zoo has {total:,}.")
+    return sizes

@@ -1,0 +1,39 @@
+"""Folders of zoos: what is in them, and processes that die while they fill them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """The files of a finished zoo. The lock is no part of it."""
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.name != ".lock"}
+
+
+def fork(work: Callable[[], object]) -> int:
+    """A process that does the work and exits with 0, or with 1 after an error; its number."""
+    child = os.fork()
+    if child:
+        return child
+    try:
+        work()
+        os._exit(0)
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(1)
+
+
+def in_child(work: Callable[[], object], *, kill_after: float | None = None) -> int:
+    """Do the work in another process, perhaps kill it; its exit code, negative for a signal."""
+    child = fork(work)
+    if kill_after is not None:
+        time.sleep(kill_after)
+        os.kill(child, signal.SIGKILL)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
