@@ -1,1 +1,1 @@
-"""Recipes for zoos."""
+"""Recipes that are there by name."""

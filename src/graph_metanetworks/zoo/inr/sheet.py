@@ -1,0 +1,61 @@
+"""A sheet of pictures: what INRs were fitted to, what they draw, and how well."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from graph_metanetworks.plot.canvas import check_suffix
+from graph_metanetworks.zoo.inr.conventions import Conventions
+
+CELL = 0.9  # inches
+
+
+def save_sheet(
+    path: str | Path,
+    originals: Sequence[Tensor],
+    renders: Sequence[Tensor],
+    conventions: Conventions,
+    *,
+    columns: int = 10,
+) -> Path:
+    """Draw pairs of an original and its render, with the PSNR below, to a PNG, SVG or PDF.
+
+    Signals [points] are drawn as curves, images [channels, height, width] as images.
+    """
+    path = check_suffix(path)
+    if not originals or len(originals) != len(renders):
+        raise ValueError(
+            f"{len(originals)} originals and {len(renders)} renders: there must be a render for each"
+        )
+    columns = min(columns, len(originals))
+    bands = -(-len(originals) // columns)
+    figure = Figure(figsize=(CELL * columns, CELL * 2.25 * bands), facecolor="white", layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(2 * bands, columns, squeeze=False)
+    for ax in axes.flat:
+        ax.set_axis_off()
+    for number, (original, rendered) in enumerate(zip(originals, renders, strict=True)):
+        band, column = divmod(number, columns)
+        upper, lower = axes[2 * band, column], axes[2 * band + 1, column]
+        _draw(upper, original, conventions)
+        _draw(lower, rendered, conventions)
+        psnr = conventions.psnr((original - rendered).square().mean().item())
+        lower.set_title(f"{psnr:.1f} dB", y=-0.28, fontsize=7)
+    figure.savefig(path, dpi=150)
+    return path
+
+
+def _draw(ax: Axes, values: Tensor, conventions: Conventions) -> None:
+    if values.dim() == 1:
+        ax.plot(values.cpu().numpy(), linewidth=0.8, color="black")
+        ax.set_ylim(conventions.value_low, conventions.value_high)
+        return
+    brightness = conventions.to_unit(values).permute(1, 2, 0).cpu().numpy()
+    grey = {"cmap": "gray", "vmin": 0, "vmax": 1} if brightness.shape[2] == 1 else {}
+    ax.imshow(brightness, interpolation="nearest", **grey)

@@ -1,0 +1,124 @@
+"""SIRENs as ordinary modules: multilayer perceptrons with sines."""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from graph_metanetworks.zoo.inr.conventions import Conventions
+
+
+@dataclass(frozen=True, slots=True)
+class Architecture:
+    """The size of a SIREN.
+
+    >>> Architecture(inputs=1, outputs=1).num_parameters
+    1153
+    """
+
+    inputs: int
+    outputs: int
+    hidden: int = 32
+    layers: int = 2  # hidden ones
+
+    def __post_init__(self) -> None:
+        for name in ("inputs", "outputs", "hidden", "layers"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"a SIREN needs {name} of at least 1, not {getattr(self, name)}")
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        return (self.inputs, *[self.hidden] * self.layers, self.outputs)
+
+    @property
+    def parameters(self) -> dict[str, tuple[int, ...]]:
+        """Names and shapes, as in the published files."""
+        shapes: dict[str, tuple[int, ...]] = {}
+        for layer, (fan_in, fan_out) in enumerate(zip(self.widths, self.widths[1:], strict=False)):
+            shapes[f"seq.{layer}.weight"] = (fan_out, fan_in)
+            shapes[f"seq.{layer}.bias"] = (fan_out,)
+        return shapes
+
+    @property
+    def num_parameters(self) -> int:
+        return sum(math.prod(shape) for shape in self.parameters.values())
+
+    @classmethod
+    def of(cls, state_dict: dict[str, Tensor]) -> Architecture:
+        """The size of the SIREN that has these weights."""
+        shapes = {name: tuple(tensor.shape) for name, tensor in state_dict.items()}
+        layers = len(shapes) // 2 - 1
+        first, last = shapes.get("seq.0.weight", ()), shapes.get(f"seq.{layers}.weight", ())
+        if len(first) == len(last) == 2 and layers >= 1:
+            found = cls(inputs=first[1], outputs=last[0], hidden=first[0], layers=layers)
+            if found.parameters == shapes:
+                return found
+        raise ValueError(
+            "these are not the weights of a SIREN: there should be seq.0.weight, seq.0.bias, ..., "
+            f"all hidden layers of one width, not {shapes}"
+        )
+
+
+class SineLayer(nn.Linear):
+    """`sin(omega * (W x + b))`."""
+
+    def __init__(self, fan_in: int, fan_out: int, omega: float):
+        super().__init__(fan_in, fan_out)
+        self.omega = omega
+
+    def forward(self, input: Tensor) -> Tensor:
+        return torch.sin(self.omega * super().forward(input))
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, omega={self.omega}"
+
+
+class Siren(nn.Module):
+    """A SIREN: coordinates [..., inputs] to values [..., outputs].
+
+    >>> network = Siren(Architecture(inputs=2, outputs=3), Conventions())
+    >>> network(torch.zeros(5, 2)).shape
+    torch.Size([5, 3])
+    """
+
+    def __init__(
+        self,
+        architecture: Architecture,
+        conventions: Conventions,
+        *,
+        generator: torch.Generator | None = None,
+    ):
+        super().__init__()
+        self.conventions = conventions
+        *hidden, (last_in, last_out) = zip(architecture.widths, architecture.widths[1:], strict=False)
+        layers: list[nn.Module] = [SineLayer(a, b, conventions.omega) for a, b in hidden]
+        self.seq = nn.Sequential(*layers, nn.Linear(last_in, last_out))
+        self.load_state_dict(initial_weights(architecture, conventions, generator))
+
+    def forward(self, coordinates: Tensor) -> Tensor:
+        values = self.seq(coordinates)
+        return values + self.conventions.output_offset if self.conventions.output_offset else values
+
+
+def initial_weights(
+    architecture: Architecture, conventions: Conventions, generator: torch.Generator | None = None
+) -> OrderedDict[str, Tensor]:
+    """Weights to start from, as Sitzmann et al. draw them."""
+    weights: OrderedDict[str, Tensor] = OrderedDict()
+    for name, shape in architecture.parameters.items():
+        fan_in = architecture.parameters[name.replace("bias", "weight")][1]
+        bound = _bound(name, fan_in, conventions)
+        weights[name] = torch.empty(shape).uniform_(-bound, bound, generator=generator)
+    return weights
+
+
+def _bound(name: str, fan_in: int, conventions: Conventions) -> float:
+    if name.endswith("bias"):
+        return 0.0 if conventions.initial_biases == "zero" else 1 / math.sqrt(fan_in)
+    if name.startswith("seq.0."):
+        return 1 / fan_in
+    return math.sqrt(6 / fan_in) / conventions.omega

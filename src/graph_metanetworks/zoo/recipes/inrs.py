@@ -1,0 +1,250 @@
+"""Zoos of INRs: SIRENs fitted to sine waves (`sine-inrs`) and to images (`image-inrs`)."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from graph_metanetworks.zoo.data import ImageData, load
+from graph_metanetworks.zoo.inr.conventions import IMAGE_PROTOCOLS, SINES, Conventions
+from graph_metanetworks.zoo.inr.fitting import Fit, FitOptions, Schedule
+from graph_metanetworks.zoo.inr.grid import Grid, make_grid
+from graph_metanetworks.zoo.inr.population import fit_population
+from graph_metanetworks.zoo.inr.render import render
+from graph_metanetworks.zoo.inr.siren import Architecture, Siren, initial_weights
+from graph_metanetworks.zoo.recipe import Config, Recipe, Trained
+
+Metrics = dict[str, float | int | bool | str]
+
+
+class InrRecipe(Recipe[Config]):
+    """What both recipes share: all networks are SIRENs of one size, fitted with the same options."""
+
+    architecture: Architecture
+    conventions: Conventions
+    options: FitOptions
+
+    @property
+    def grid(self) -> Grid:
+        """The points at which networks are fitted."""
+        return make_grid(self.conventions)
+
+    @abstractmethod
+    def targets(self, configs: Sequence[Config]) -> Tensor:  # [networks, outputs, points]
+        """The values to which networks are fitted."""
+
+    @abstractmethod
+    def converged(self, fit: Fit) -> bool:
+        """Whether a fit is as good as it should be."""
+
+    def build(self, config: Config) -> Siren:
+        return Siren(self.architecture, self.conventions)
+
+    def shape(self, config: Config) -> Hashable:
+        return self.architecture
+
+    def train(
+        self, configs: Sequence[Config], seeds: Sequence[int], progress: Callable[[float], None]
+    ) -> list[Trained]:
+        generators = [torch.Generator().manual_seed(seed) for seed in seeds]
+        initial = [initial_weights(self.architecture, self.conventions, g) for g in generators]
+        fits = fit_population(
+            *(self.architecture, self.conventions, self.grid),
+            *(initial, self.targets(configs), self.options),
+            progress=progress,
+        )
+        return [Trained(fit.state_dict, self.metrics(fit)) for fit in fits]
+
+    def metrics(self, fit: Fit) -> Metrics:
+        return {
+            "loss": fit.loss,
+            "psnr": self.conventions.psnr(fit.loss),
+            "steps": fit.steps,
+            "converged": self.converged(fit),
+            "diverged": not math.isfinite(fit.loss),
+        }
+
+    def render(
+        self, state_dict: dict[str, Tensor], config: Config, size: int | Sequence[int] | None = None
+    ) -> Tensor:
+        """The signal [points] or image [channels, height, width] that a network shows."""
+        return render(state_dict, self.conventions, size)
+
+    def settings(self) -> dict[str, Any]:
+        return {
+            "architecture": asdict(self.architecture),
+            "conventions": self.conventions.settings(),
+            "options": asdict(self.options),
+        }
+
+    def _take(self, settings: dict[str, Any]) -> None:
+        self.architecture = Architecture(**settings["architecture"])
+        self.conventions = Conventions.from_settings(settings["conventions"])
+        self.options = FitOptions(**settings["options"])
+
+
+@dataclass(frozen=True, slots=True)
+class SineWave:
+    """The signal `amplitude * sin(frequency * x)`."""
+
+    amplitude: float
+    frequency: float
+
+
+class SineInrs(InrRecipe[SineWave]):
+    """SIRENs fitted to a·sin(b·x), with a and b from U(0, 10), as in DWSNets and the paper's section 5.3.
+
+    >>> recipe = SineInrs(points=100)
+    >>> wave = recipe.draw(torch.Generator().manual_seed(0))
+    >>> recipe.build(wave)(torch.zeros(7, 1)).shape
+    torch.Size([7, 1])
+    """
+
+    name: ClassVar[str] = "sine-inrs"
+
+    def __init__(
+        self,
+        *,
+        hidden: int = 32,
+        layers: int = 2,
+        points: int = 2000,
+        steps: int = 1500,
+        learning_rate: float = 1e-3,
+        schedule: Schedule = "constant",
+        weight_decay: float = 1e-4,
+        stop_loss: float = 1e-4,
+        largest: float = 10.0,
+    ):
+        self.architecture = Architecture(inputs=1, outputs=1, hidden=hidden, layers=layers)
+        self.conventions = replace(SINES, size=(points,))
+        self.options = FitOptions(steps, learning_rate, schedule, weight_decay, stop_loss)
+        self.largest = largest  # amplitude and frequency
+
+    def settings(self) -> dict[str, Any]:
+        return super().settings() | {"largest": self.largest}
+
+    @classmethod
+    def from_settings(cls, settings: dict[str, Any]) -> SineInrs:
+        recipe = cls(largest=settings["largest"])
+        recipe._take(settings)
+        return recipe
+
+    def draw(self, generator: torch.Generator) -> SineWave:
+        uniform = torch.rand(2, generator=generator, dtype=torch.float64)
+        amplitude, frequency = (uniform * self.largest).tolist()
+        return SineWave(amplitude, frequency)
+
+    def targets(self, configs: Sequence[SineWave]) -> Tensor:
+        x = self.grid.coordinates[:, 0]
+        return torch.stack([wave.amplitude * torch.sin(wave.frequency * x) for wave in configs])[:, None]
+
+    def converged(self, fit: Fit) -> bool:
+        return self.options.stop_loss is not None and fit.loss <= self.options.stop_loss
+
+
+@dataclass(frozen=True, slots=True)
+class ImageChoice:
+    """Which image of a data set: its number, counted through training and then test images."""
+
+    image: int
+    label: int
+    split: Literal["train", "test"]
+    copy: int = 0  # how many networks were fitted to this image before
+
+
+class ImageInrs(InrRecipe[ImageChoice]):
+    """SIRENs fitted to images: network k to image k, training images first, then those for tests.
+
+    Args:
+        data: a data set by name, see `graph_metanetworks.zoo.data.load`.
+        protocol: "editing" (images in [-1, 1]) or "classifying" (in [0, 1], the output plus 0.5).
+        min_psnr: fits that are worse are marked as not converged.
+
+    >>> recipe = ImageInrs(data="digits")
+    >>> recipe.draw_at(1300, torch.Generator()).split
+    'test'
+    """
+
+    name: ClassVar[str] = "image-inrs"
+
+    def __init__(
+        self,
+        *,
+        data: str | ImageData = "fashion-mnist",
+        data_dir: str | Path | None = None,
+        protocol: Literal["editing", "classifying"] = "classifying",
+        hidden: int = 32,
+        layers: int = 2,
+        steps: int = 200,
+        learning_rate: float = 4e-3,
+        schedule: Schedule = "cosine",
+        min_psnr: float = 30.0,
+    ):
+        if protocol not in IMAGE_PROTOCOLS:
+            raise ValueError(f"there is no protocol {protocol!r}; there are {', '.join(IMAGE_PROTOCOLS)}")
+        loaded = load(data, data_dir) if isinstance(data, str) else data
+        channels, height, width = loaded.image_shape
+        self.data: ImageData | None = loaded
+        self.provenance = {"data": loaded.name, "checksum": loaded.checksum}
+        self.architecture = Architecture(inputs=2, outputs=channels, hidden=hidden, layers=layers)
+        self.conventions = replace(IMAGE_PROTOCOLS[protocol], size=(height, width))
+        self.options = FitOptions(steps, learning_rate, schedule)
+        self.min_psnr = min_psnr
+
+    def settings(self) -> dict[str, Any]:
+        return super().settings() | self.provenance | {"min_psnr": self.min_psnr}
+
+    @classmethod
+    def from_settings(cls, settings: dict[str, Any]) -> ImageInrs:
+        recipe = cls.__new__(cls)  # without data there is nothing to load
+        recipe.data = None
+        recipe.provenance = {key: settings[key] for key in ("data", "checksum")}
+        recipe.min_psnr = settings["min_psnr"]
+        recipe._take(settings)
+        return recipe
+
+    def draw(self, generator: torch.Generator) -> ImageChoice:
+        return self._choice(int(torch.randint(self.num_images, (), generator=generator)))
+
+    def draw_at(self, index: int, generator: torch.Generator) -> ImageChoice:
+        return self._choice(index)
+
+    def original(self, config: ImageChoice) -> Tensor:  # [channels, height, width]
+        """The image that a network was fitted to."""
+        data, number = self._loaded, config.image
+        trained = len(data.train_images)
+        image = data.train_images[number] if number < trained else data.test_images[number - trained]
+        return self.conventions.from_bytes(image)
+
+    def targets(self, configs: Sequence[ImageChoice]) -> Tensor:
+        return torch.stack([self.original(config).flatten(1) for config in configs])
+
+    def converged(self, fit: Fit) -> bool:
+        return self.conventions.psnr(fit.loss) >= self.min_psnr
+
+    @property
+    def num_images(self) -> int:
+        return len(self._labels)
+
+    @cached_property
+    def _labels(self) -> Tensor:
+        return torch.cat((self._loaded.train_labels, self._loaded.test_labels))
+
+    def _choice(self, index: int) -> ImageChoice:
+        copy, image = divmod(index, self.num_images)
+        split = "train" if image < len(self._loaded.train_labels) else "test"
+        return ImageChoice(image, int(self._labels[image]), split, copy)
+
+    @property
+    def _loaded(self) -> ImageData:
+        if self.data is None:
+            raise ValueError("a recipe that comes from a zoo has no images; make one: ImageInrs(data=...)")
+        return self.data

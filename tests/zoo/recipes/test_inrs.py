@@ -1,0 +1,100 @@
+"""The recipes of INRs: what they draw, fit, store and render."""
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+from graph_metanetworks.zoo.data import load
+from graph_metanetworks.zoo.inr import Siren
+from graph_metanetworks.zoo.recipe import Recipe, Trained, network_seed
+from graph_metanetworks.zoo.recipes.inrs import ImageChoice, ImageInrs, SineInrs, SineWave
+
+
+def trained(recipe: Recipe, count: int) -> tuple[list, list[Trained]]:
+    configs = [recipe.draw_at(k, torch.Generator().manual_seed(k)) for k in range(count)]
+    return configs, recipe.train(configs, [network_seed(0, k) for k in range(count)], lambda share: None)
+
+
+@pytest.fixture(scope="module")
+def digits() -> ImageInrs:
+    return ImageInrs(data="digits", steps=150)
+
+
+@pytest.mark.parametrize("protocol", ["editing", "classifying"])
+def test_images_are_fitted_and_rendered(protocol) -> None:
+    recipe = ImageInrs(data="digits", protocol=protocol, steps=150)
+    configs, networks = trained(recipe, 4)
+    again = ImageInrs.from_settings(json.loads(json.dumps(recipe.settings())))
+    for config, network in zip(configs, networks, strict=True):
+        assert network.metrics["converged"]
+        assert not network.metrics["diverged"]
+        error = (again.render(network.state_dict, config) - recipe.original(config)).square().mean().item()
+        assert recipe.conventions.psnr(error) == pytest.approx(network.metrics["psnr"], abs=0.5)
+        assert again.render(network.state_dict, config, 20).shape == (1, 20, 20)
+        built = again.build(config)
+        built.load_state_dict(network.state_dict)
+        assert isinstance(built, Siren)
+
+
+def test_sine_waves_are_fitted_and_rendered() -> None:
+    recipe = SineInrs(points=400, steps=150, stop_loss=0.05, learning_rate=5e-3)
+    configs, networks = trained(recipe, 4)
+    again = SineInrs.from_settings(json.loads(json.dumps(recipe.settings())))
+    assert again.settings() == recipe.settings()
+    targets = recipe.targets(configs)[:, 0]
+    for config, network, target in zip(configs, networks, targets, strict=True):
+        error = (again.render(network.state_dict, config) - target).square().mean().item()
+        assert error == pytest.approx(network.metrics["loss"], rel=1e-2)
+        assert network.metrics["converged"] == (error <= 0.05) == (network.metrics["steps"] < 150)
+        assert 0 <= config.amplitude <= 10
+    assert any(network.metrics["converged"] for network in networks)
+
+
+def test_the_defaults_are_those_of_the_protocols() -> None:
+    sines = SineInrs()
+    assert sines.architecture.num_parameters == 1153
+    assert sines.conventions.size == (2000,)
+    assert (sines.options.steps, sines.options.learning_rate, sines.options.weight_decay) == (
+        1500,
+        1e-3,
+        1e-4,
+    )
+    assert sines.options.stop_loss == 1e-4
+
+
+def test_network_k_is_image_k(digits: ImageInrs) -> None:
+    data = load("digits")
+    number = len(data.train_images) + 3
+    choice = digits.draw_at(number, torch.Generator())
+    assert choice == ImageChoice(number, int(data.test_labels[3]), "test")
+    assert torch.equal(digits.original(choice), data.test_images[3] / 255)
+    assert digits.draw_at(digits.num_images + 2, torch.Generator()) == replace(
+        digits.draw_at(2, torch.Generator()), copy=1
+    )
+    drawn = {digits.draw(torch.Generator().manual_seed(seed)).image for seed in range(50)}
+    assert len(drawn) > 40
+
+
+def test_shapes_are_equal(digits: ImageInrs) -> None:
+    first, second = (digits.draw_at(k, torch.Generator()) for k in (0, 1))
+    assert digits.shape(first) == digits.shape(second)
+
+
+def test_fits_that_fail_are_marked() -> None:
+    recipe = SineInrs(points=50, steps=5)
+    fits = recipe.train([SineWave(math.inf, 1.0), SineWave(1.0, 1.0)], [0, 1], lambda share: None)
+    assert fits[0].metrics["diverged"]
+    assert not fits[0].metrics["converged"]
+    assert not fits[1].metrics["diverged"]
+    assert not fits[1].metrics["converged"]  # after five steps
+
+
+def test_a_recipe_from_a_zoo_says_that_it_has_no_images(digits: ImageInrs) -> None:
+    again = ImageInrs.from_settings(digits.settings())
+    with pytest.raises(ValueError, match="has no images"):
+        again.draw_at(0, torch.Generator())
+    with pytest.raises(ValueError, match="there is no protocol 'painting'"):
+        ImageInrs(data="digits", protocol="painting")  # pyright: ignore[reportArgumentType]
