@@ -21,3 +21,7 @@ class StateDictMismatch(TraceError):
 
 class ZooError(ValueError):
     """A zoo cannot be built, opened or read; the message says why and what to do."""
+
+
+class TaskError(ValueError):
+    """A task cannot be trained, or a trained one not be used; the message says why and what to do."""
