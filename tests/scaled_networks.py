@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -48,9 +49,7 @@ class ScaledNetworks(Recipe[Config]):
 
     def build(self, config: Config) -> nn.Module:
         widths = [2, *[config.hidden] * (1 if config.family == "shallow" else 2)]
-        layers = [
-            layer for a, b in zip(widths, widths[1:], strict=False) for layer in (nn.Linear(a, b), nn.ReLU())
-        ]
+        layers = [layer for a, b in pairwise(widths) for layer in (nn.Linear(a, b), nn.ReLU())]
         return nn.Sequential(*layers, nn.Linear(widths[-1], 3))
 
     def example(self, config: Config) -> tuple[Tensor]:

@@ -111,6 +111,6 @@ class WeightStatistics(nn.Module):
             "" if self.by == "kind" else " by='kind' needs no names, and the method gmn takes any network."
         )
         return (
-            f"{network} has the {self.by} '{column}', which no network of the training zoo has: statistics by "
-            f"{self.by} have no place for it.{other}"
+            f"{network} has the {self.by} '{column}', which no network of the training zoo has: statistics "
+            f"by {self.by} have no place for it.{other}"
         )

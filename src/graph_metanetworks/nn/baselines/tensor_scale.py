@@ -14,7 +14,7 @@ OTHERS = 0  # the row of tensors that the training zoo had not
 
 
 class TensorScale(nn.Module):
-    """`(w - mean) / deviation` for each tensor, by name, as in a training zoo; others as all weights there."""
+    """`(w - mean) / deviation` for each tensor by name, as in a training zoo; others as all weights there."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,5 +51,5 @@ class TensorScale(nn.Module):
 
 
 def value_features(scaled: Tensor) -> Tensor:
-    """A scaled weight and its squashed form, which is fine near 0, as the graph metanetwork sees it. [..., 2]"""
+    """A scaled weight and its squashed form, fine near 0, as the graph metanetwork sees it. [..., 2]"""
     return torch.stack([scaled, scaled / (0.1 + scaled.abs())], dim=-1)

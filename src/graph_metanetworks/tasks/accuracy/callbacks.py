@@ -38,7 +38,7 @@ class Point:
 
 
 class Curve(Callback):
-    """Writes `curve.csv` after each round. It is part of checkpoints, so a resumed run has the whole curve."""
+    """Writes `curve.csv` after each round. It is part of checkpoints: a resumed run has all of it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -55,8 +55,8 @@ def read_labels(table: pa.Table, label: str, *, where: str) -> np.ndarray:  # [N
     missing = int((~np.isfinite(labels)).sum())
     if missing:
         raise TaskError(
-            f"{missing:,} of {len(labels):,} networks of {where} have no '{label}'. Label them all, or make a "
-            "zoo without them: gmn.Zoo.open(folder).filter(...)."
+            f"{missing:,} of {len(labels):,} networks of {where} have no '{label}'. Label them all, or make "
+            "a zoo without them: gmn.Zoo.open(folder).filter(...)."
         )
     if labels.min() < 0 or labels.max() > 1:
         raise TaskError(
@@ -133,7 +133,7 @@ class InOrder(Sampler[np.ndarray]):
 
 
 def loader(data: LabelledZoo, batches: Sampler[np.ndarray]) -> DataLoader[tuple[Batch, Tensor]]:
-    """Batches as a sampler says. In this process: weights are memory-mapped, and reading takes little time."""
+    """Batches as a sampler says. In this process: weights are memory-mapped, reading is quick."""
     return DataLoader(data, batch_size=None, sampler=batches, collate_fn=_same)
 
 

@@ -1,8 +1,8 @@
 """The methods under one interface: a batch of networks in, logits of accuracies `[B, 1]` out.
 
-Each can be fitted to the scales of a training zoo (`fit`), and tells them (`scales`) so that it can be made again
-(`make_tables`). `paper` has about 750,000 parameters, as in the paper; `small` about 70,000, for zoos of some
-thousand networks.
+Each can be fitted to the scales of a training zoo (`fit`), and tells them (`scales`) so that it can be made
+again (`make_tables`). `paper` has about 750,000 parameters, as in the paper; `small` about 70,000, for zoos of
+some thousand networks.
 """
 
 from __future__ import annotations

@@ -111,8 +111,8 @@ def require_new(run: Run, folder: Path) -> None:
     """A finished run is never trained again in place."""
     if run.is_finished:
         raise TaskError(
-            f"{folder} holds a finished run of the same options: nothing was changed. Use it with gmn predict "
-            f"{folder} ..., or choose another folder with --out."
+            f"{folder} holds a finished run of the same options: nothing was changed. Use it with gmn "
+            f"predict {folder} ..., or choose another folder with --out."
         )
 
 

@@ -115,8 +115,8 @@ def _take_best(module: AccuracyModule, best: ModelCheckpoint, options: Options) 
     score = best.best_model_score
     if not best.best_model_path or score is None or not isfinite(float(score)):
         raise TaskError(
-            f"training diverged: the validation score was never finite at learning rate {options.rate:g}. Try "
-            "a smaller --learning-rate, or --tune."
+            f"training diverged: the validation score was never finite at learning rate {options.rate:g}. "
+            "Try a smaller --learning-rate, or --tune."
         )
     saved = torch.load(best.best_model_path, map_location="cpu", weights_only=True)
     module.cpu().load_state_dict(saved["state_dict"])

@@ -29,6 +29,7 @@ from graph_metanetworks.tasks.accuracy.run_folder import (
     MODEL,
     PREDICTIONS,
     REFERENCE,
+    RUN,
     TUNING,
     Run,
     claim,
@@ -70,7 +71,7 @@ def train(data: LabelledZoo, out: Path, options: Options, machine: Machine | Non
 def train_or_load(data: LabelledZoo, out: Path, options: Options, machine: Machine | None = None) -> Run:
     """As `train`; a finished run of the same options is taken as it is. For programs of many runs."""
     asked = describe(data, options)
-    if (out / "run.json").exists():
+    if (out / RUN).exists():
         there = Run.load(out)
         if there.is_finished and not there.differences(asked):
             return there
@@ -85,8 +86,8 @@ def tune(
     *,
     rates: Sequence[float] = RATES,
 ) -> Run:
-    """Train with each learning rate, in folders below `out`; the run with the best validation R² is copied."""
-    if (out / "run.json").exists():
+    """Train with each learning rate, in folders below `out`; the one with the best validation R² is copied."""
+    if (out / RUN).exists():
         require_new(claim(out, Run.load(out)), out)
     runs: dict[Path, Run] = {}
     for rate in rates:
