@@ -7,14 +7,20 @@ from typing import Annotated
 import typer
 
 from graph_metanetworks import __version__
+from graph_metanetworks.cli.experiment import app as experiment
+from graph_metanetworks.cli.predict import predict
 from graph_metanetworks.cli.trace import trace
+from graph_metanetworks.cli.train import app as train
 from graph_metanetworks.cli.zoo import app as zoo
 
 __all__ = ["app", "main"]
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.command()(trace)
+app.command()(predict)
 app.add_typer(zoo, name="zoo")
+app.add_typer(train, name="train")
+app.add_typer(experiment, name="experiment")
 
 
 def _print_version(wanted: bool) -> None:

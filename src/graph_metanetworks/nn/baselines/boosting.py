@@ -75,7 +75,7 @@ class BoostedStatNN(nn.Module):
     def __init__(self, *, iterations: int = 300, learning_rate: float = 0.05, leaves: int = 15) -> None:
         super().__init__()
         self.options = {"max_iter": iterations, "learning_rate": learning_rate, "max_leaf_nodes": leaves}
-        self.statistics = WeightStatistics("tensor")
+        self.statistics = WeightStatistics("both")
         self.trees = Trees()
 
     @property

@@ -45,20 +45,22 @@ def by_kind(stack: Stack) -> dict[str, Tensor]:
     return {kind: torch.cat(part) for kind, part in parts.items()}
 
 
+By = Literal["tensor", "kind", "both"]
+
+
 class WeightStatistics(nn.Module):
     """Statistics as features `[B, columns * 8]`: seven numbers for each column, and whether there is one.
 
-    Columns are tensors by name (`by="tensor"`) or kinds of edges (`by="kind"`), those that `fit` saw. Numbers
-    are brought to a common scale, and large ones are squashed. What a network does not have is 0. A network
-    that has other columns is refused, or they are left out (`unknown="ignore"`).
+    Columns are tensors by name (`by="tensor"`), kinds of edges (`by="kind"`) or both, those that `fit` saw.
+    Numbers are brought to a common scale, and large ones are squashed. What a network does not have is 0.
+    Of other columns a network must have none: it is refused, unless `unknown="ignore"`. With both, tensors may
+    have other names: they count among their kind.
     """
 
-    def __init__(
-        self, by: Literal["tensor", "kind"] = "tensor", *, unknown: Literal["raise", "ignore"] = "raise"
-    ) -> None:
+    def __init__(self, by: By = "tensor", *, unknown: Literal["raise", "ignore"] = "raise") -> None:
         super().__init__()
-        if by not in ("tensor", "kind"):
-            raise ValueError(f"by={by!r} is neither 'tensor' nor 'kind'")
+        if by not in ("tensor", "kind", "both"):
+            raise ValueError(f"by={by!r} is none of 'tensor', 'kind' and 'both'")
         self.by, self.on_unknown = by, unknown
         self.make_tables(())
 
@@ -84,33 +86,37 @@ class WeightStatistics(nn.Module):
             self.deviation[row] = rows.std(0, correction=0).clamp(min=1e-6)
 
     def values(self, stack: Stack) -> dict[str, Tensor]:
-        return by_tensor(stack) if self.by == "tensor" else by_kind(stack)
+        """The weights of each column, `[elements, networks]`."""
+        tensors = {f"tensor {name}": x for name, x in by_tensor(stack).items()} if self.by != "kind" else {}
+        kinds = {f"kind {kind}": x for kind, x in by_kind(stack).items()} if self.by != "tensor" else {}
+        return tensors | kinds
 
     def unknown(self, stack: Stack) -> list[str]:
-        """What networks of a stack have and the training zoo had not."""
-        return [column for column in self.values(stack) if column not in self.columns]
+        """Columns that networks of a stack have, must not have, and the training zoo had not."""
+        required = "tensor " if self.by == "tensor" else "kind "
+        names = [f"tensor {name}" for name in stack.weights]
+        names += [f"kind {block.kind}" for block in stack.graph.blocks if block.parameter and block.is_owner]
+        return [c for c in dict.fromkeys(names) if c.startswith(required) and c not in self.columns]
 
     def forward(self, batch: Batch) -> Tensor:  # [B, columns * 8]
         features = torch.zeros(len(batch), len(self.columns), WIDTH + 1, device=self.mean.device)
         rows = {column: row for row, column in enumerate(self.columns)}
         for stack in batch.stacks:
             members = list(stack.members)
+            self._check(stack, batch.names[members[0]])
             for column, values in self.values(stack).items():
-                if column not in rows and self.on_unknown == "ignore":
-                    continue
-                if column not in rows:
-                    raise StateDictMismatch(self._refusal(batch.names[members[0]], column))
-                row = rows[column]
-                scaled = (seven(values.float()) - self.mean[row]) / self.deviation[row]
-                features[members, row, :WIDTH] = scaled.sign() * scaled.abs().log1p()
-                features[members, row, WIDTH] = 1.0
+                if column in rows:
+                    row = rows[column]
+                    scaled = (seven(values.float()) - self.mean[row]) / self.deviation[row]
+                    features[members, row, :WIDTH] = scaled.sign() * scaled.abs().log1p()
+                    features[members, row, WIDTH] = 1.0
         return features.flatten(1)
 
-    def _refusal(self, network: str, column: str) -> str:
-        other = (
-            "" if self.by == "kind" else " by='kind' needs no names, and the method gmn takes any network."
-        )
-        return (
-            f"{network} has the {self.by} '{column}', which no network of the training zoo has: statistics "
-            f"by {self.by} have no place for it.{other}"
-        )
+    def _check(self, stack: Stack, network: str) -> None:
+        unknown = [] if self.on_unknown == "ignore" else self.unknown(stack)
+        if unknown:
+            raise StateDictMismatch(
+                f"{network} has the {unknown[0]}, which no network of the training zoo has: statistics by "
+                f"{'tensor' if self.by == 'tensor' else 'kind'} have no place for it. The method gmn takes "
+                "any network."
+            )

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
 
 from torch import Tensor, nn
 
 from graph_metanetworks.batch import Batch
-from graph_metanetworks.nn.baselines.statistics import WeightStatistics
+from graph_metanetworks.nn.baselines.statistics import By, WeightStatistics
 from graph_metanetworks.nn.mlp import Mlp
 
 
 class StatNN(nn.Module):
     """Mean, variance and five quantiles of each tensor, then an MLP (Unterthiner et al., 2020).
 
-    With `by="tensor"` it takes networks whose tensors have the names of those in the training zoo, of any
-    sizes; what a network lacks is marked as absent. With `by="kind"` it takes any network made of the same
-    kinds of edges. Call `fit` first: it makes the first layer.
+    With `by="tensor"`, as published, it takes networks whose tensors have the names of those in the training
+    zoo, of any sizes; what a network lacks is marked as absent. With `by="kind"` weights are pooled by kind of
+    edge, and with `by="both"` there are the numbers of both: then it takes any network made of the same kinds.
+    Call `fit` first: it makes the first layer.
 
     >>> import torch, graph_metanetworks as gmn
     >>> model = torch.nn.Linear(3, 2)
@@ -28,7 +28,7 @@ class StatNN(nn.Module):
     torch.Size([4, 1])
     """
 
-    def __init__(self, hidden: int = 1000, out: int = 1, *, by: Literal["tensor", "kind"] = "tensor") -> None:
+    def __init__(self, hidden: int = 1000, out: int = 1, *, by: By = "tensor") -> None:
         super().__init__()
         self.hidden = hidden
         self.statistics = WeightStatistics(by)

@@ -1,7 +1,7 @@
 """The methods under one interface: a batch of networks in, logits of accuracies `[B, 1]` out.
 
 Each can be fitted to the scales of a training zoo (`fit`), and tells them (`scales`) so that it can be made
-again (`make_tables`). `paper` has about 750,000 parameters, as in the paper; `small` about 70,000, for zoos of
+again (`make_tables`). `paper` has about 750,000 parameters, as there; `small` about 70,000, for zoos of
 some thousand networks.
 """
 
@@ -76,13 +76,13 @@ METHODS = {
         Method(
             "statnn",
             "StatNN",
-            "an MLP on statistics of each tensor; only tensors named as in the training zoo",
-            {"paper": lambda: StatNN(600), "small": lambda: StatNN(96)},
+            "an MLP on statistics of tensors and kinds; architectures of the same kinds of layers",
+            {"paper": lambda: StatNN(550, by="both"), "small": lambda: StatNN(64, by="both")},
         ),
         Method(
             "statnn-boosting",
             "StatNN, boosted",
-            "gradient boosting on statistics of each tensor; only tensors named as in the training zoo",
+            "gradient boosting on statistics of tensors and kinds; architectures of the same kinds of layers",
             {"paper": lambda: BoostedStatNN(iterations=500), "small": lambda: BoostedStatNN()},
             by_gradient=False,
         ),

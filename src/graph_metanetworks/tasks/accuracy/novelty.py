@@ -32,7 +32,7 @@ class Strangeness:
     def warning(self) -> str:
         """Why not to trust a prediction; empty if there is no reason."""
         if self.unknown:
-            return f"out of distribution: no network of the training zoo has a {', '.join(self.unknown)}"
+            return f"out of distribution: no network of the training zoo has the {', '.join(self.unknown)}"
         if self.is_far:
             return (
                 f"out of distribution: farther from the training zoo than {self.share:.1%} of its validation "

@@ -86,7 +86,7 @@ def tune(
     *,
     rates: Sequence[float] = RATES,
 ) -> Run:
-    """Train with each learning rate, in folders below `out`; the one with the best validation R² is copied."""
+    """Train with each learning rate, in folders below `out`; the best by validation R² is copied."""
     if (out / RUN).exists():
         require_new(claim(out, Run.load(out)), out)
     runs: dict[Path, Run] = {}
@@ -135,6 +135,7 @@ def _fit(
     torch.manual_seed(options.seed)
     model = method.make(options.size)
     as_metanetwork(model).fit(networks_of(data, split.train, options.batch_size))
+    _check_takes_all(model, data, split)
     if method.by_gradient:
         points = fit_by_gradient(model, data, split, options, out, machine)
         best = max(points, key=lambda point: point.val_r2)
@@ -145,6 +146,15 @@ def _fit(
     features = torch.cat([model.statistics(batch) for batch in batches])
     model.grow(features, torch.from_numpy(data.labels[split.train]), seed=options.seed)
     return model, perf_counter() - start, {}
+
+
+@torch.no_grad()
+def _check_takes_all(model: nn.Module, data: LabelledZoo, split: Split) -> None:
+    """A method that cannot take some architecture says so now, not after training."""
+    for positions in (split.validation, split.test):
+        _, first = np.unique(data.networks.architectures[positions], return_index=True)
+        for batch in networks_of(data, positions[first], len(first)):
+            model(batch)
 
 
 @torch.no_grad()
