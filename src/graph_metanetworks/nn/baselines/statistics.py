@@ -53,8 +53,8 @@ class WeightStatistics(nn.Module):
 
     Columns are tensors by name (`by="tensor"`), kinds of edges (`by="kind"`) or both, those that `fit` saw.
     Numbers are brought to a common scale, and large ones are squashed. What a network does not have is 0.
-    Of other columns a network must have none: it is refused, unless `unknown="ignore"`. With both, tensors may
-    have other names: they count among their kind.
+    Of other columns a network must have none: it is refused, unless `unknown="ignore"`. With both, tensors
+    may have other names: they count among their kind.
     """
 
     def __init__(self, by: By = "tensor", *, unknown: Literal["raise", "ignore"] = "raise") -> None:

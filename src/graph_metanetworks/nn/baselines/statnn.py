@@ -15,9 +15,9 @@ class StatNN(nn.Module):
     """Mean, variance and five quantiles of each tensor, then an MLP (Unterthiner et al., 2020).
 
     With `by="tensor"`, as published, it takes networks whose tensors have the names of those in the training
-    zoo, of any sizes; what a network lacks is marked as absent. With `by="kind"` weights are pooled by kind of
-    edge, and with `by="both"` there are the numbers of both: then it takes any network made of the same kinds.
-    Call `fit` first: it makes the first layer.
+    zoo, of any sizes; what a network lacks is marked as absent. With `by="kind"` weights are pooled by kind
+    of edge, and with `by="both"` there are the numbers of both: it takes any network made of the same kinds
+    of edges. Call `fit` first: it makes the first layer.
 
     >>> import torch, graph_metanetworks as gmn
     >>> model = torch.nn.Linear(3, 2)
