@@ -45,7 +45,8 @@ def page(title: str, lead: str, sections: Sequence[Section]) -> str:
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
         f'<meta name="viewport" content="width=device-width"><style>{STYLE}</style></head><body><main>'
-        f'<h1>{escape(title)}</h1><p class="lead">{escape(lead)}</p><nav>{links}</nav>{body}</main></body></html>\n'
+        f'<h1>{escape(title)}</h1><p class="lead">{escape(lead)}</p><nav>{links}</nav>{body}</main>'
+        "</body></html>\n"
     )
 
 

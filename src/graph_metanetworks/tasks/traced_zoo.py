@@ -59,8 +59,10 @@ class TracedZoo:
 def trace_network(zoo: Zoo, network: ZooNetwork) -> ParameterGraph:
     """The graph of a network, by the example of its recipe."""
     config = network.config
+    # as it is initialised, not with its weights: those of a network that diverged cannot be run
+    fresh = zoo.recipe.build(config).eval()
     try:
-        return trace(network.build(), *zoo.recipe.example(config))
+        return trace(fresh, *zoo.recipe.example(config))
     except TraceError as error:
         raise type(error)(f"network {network.index} of {zoo.folder}: {error}") from error
 

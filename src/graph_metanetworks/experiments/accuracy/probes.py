@@ -60,7 +60,7 @@ def permutation_gap(predictor: Predictor, data: LabelledZoo, test: np.ndarray) -
 
 
 def stripes(like: ClassifierRecipe, *, seed: int = 0) -> ImageData:
-    """Images of stripes in as many directions as there are classes, of the shape that a recipe's networks take."""
+    """Images of stripes, a direction for each class, of the shape that a recipe's networks take."""
     generator = torch.Generator().manual_seed(seed)
     task = like.task
     labels = torch.randint(task.classes, (IMAGES,), generator=generator)

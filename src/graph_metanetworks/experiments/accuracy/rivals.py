@@ -50,7 +50,11 @@ def rival_predictions(table: pa.Table, labels: np.ndarray, split: Split) -> dict
             features = as_features(table, columns)
             leaf = max(2, min(20, len(split.train) // 20))
             regressor = HistGradientBoostingRegressor(
-                max_iter=200, learning_rate=0.05, min_samples_leaf=leaf, early_stopping=False, random_state=0
+                max_iter=200,
+                learning_rate=0.05,
+                min_samples_leaf=leaf,
+                early_stopping=False,  # pyright: ignore[reportArgumentType]
+                random_state=0,
             )
             regressor.fit(features[split.train], labels[split.train])
             found[name] = np.clip(regressor.predict(features[split.test]), 0, 1)

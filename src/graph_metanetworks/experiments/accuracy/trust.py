@@ -16,7 +16,7 @@ from graph_metanetworks.tasks.accuracy.intervals import coverage_error, covered
 from graph_metanetworks.tasks.accuracy.methods import find_method
 from graph_metanetworks.tasks.accuracy.run_folder import Run
 from graph_metanetworks.tasks.accuracy.scores import Scores, scores
-from graph_metanetworks.tasks.accuracy.splits import HIDDEN, Setting, Split, family_of
+from graph_metanetworks.tasks.accuracy.splits import HIDDEN, Setting, family_of
 
 LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 LEVEL = 0.9
@@ -41,7 +41,7 @@ class Trust:
         if not self.within:
             return "The test part has too few networks of any one family and size to say."
         mean = mean_tau(self.within)
-        return f"Within one family and size, Kendall's tau is {mean:.2f} on average over {len(self.within)} groups."
+        return f"Within one family and size, tau is {mean:.2f} on average over {len(self.within)} groups."
 
     @property
     def rival_answer(self) -> str:
@@ -51,8 +51,8 @@ class Trust:
         best = max(others, key=lambda pair: pair[1][0].r2)
         verdict = "It does" if ours[1][0].r2 > best[1][0].r2 else "It does not"
         return (
-            f"{verdict}: R² {ours[1][0].r2:.3f} from the weights, {best[1][0].r2:.3f} from the best of the others "
-            f"({best[0]})."
+            f"{verdict}: R² {ours[1][0].r2:.3f} from the weights, {best[1][0].r2:.3f} from the best of the "
+            f"others ({best[0]})."
         )
 
     @property
@@ -61,8 +61,8 @@ class Trust:
         chance = 2 * coverage_error(LEVEL, self.networks)
         verdict = "within" if abs(held - LEVEL) <= chance else "not within"
         return (
-            f"Intervals of {LEVEL:.0%} held {held:.1%} of {self.networks:,} test networks, {verdict} what chance "
-            f"allows (± {chance:.1%})."
+            f"Intervals of {LEVEL:.0%} held {held:.1%} of {self.networks:,} test networks, {verdict} what "
+            f"chance allows (± {chance:.1%})."
         )
 
     @property

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 import torch
@@ -12,9 +11,9 @@ from torch import Tensor, nn
 
 from graph_metanetworks.batch import Batch
 from graph_metanetworks.nn.baselines.statistics import WeightStatistics
+from graph_metanetworks.nn.growing import resize_on_load
 
-NODES = {"feature": torch.int64, "threshold": torch.float64, "left": torch.int64, "right": torch.int64}
-TABLES = (*NODES, "value", "roots", "base")
+TABLES = ("feature", "threshold", "left", "right", "value", "roots", "base")
 SURE = 1e-4  # predictions stay so far from 0 and 1, where logits are infinite
 
 
@@ -26,11 +25,14 @@ class Trees(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        for name, dtype in NODES.items():
-            setattr(self, name, nn.Buffer(torch.zeros(1, dtype=dtype)))
+        self.feature = nn.Buffer(torch.zeros(1, dtype=torch.int64))
+        self.threshold = nn.Buffer(torch.zeros(1, dtype=torch.float64))
+        self.left = nn.Buffer(torch.zeros(1, dtype=torch.int64))
+        self.right = nn.Buffer(torch.zeros(1, dtype=torch.int64))
         self.value = nn.Buffer(torch.zeros(1, dtype=torch.float64))
-        self.roots = nn.Buffer(torch.zeros(0, dtype=torch.int64))
+        self.roots = nn.Buffer(torch.zeros(0, dtype=torch.int64))  # the first node of each tree
         self.base = nn.Buffer(torch.zeros(1, dtype=torch.float64))
+        resize_on_load(self, *TABLES)
 
     def take(self, regressor: HistGradientBoostingRegressor) -> None:
         """Copy the trees of a fitted regressor of scikit-learn."""
@@ -60,11 +62,6 @@ class Trees(nn.Module):
                 return self.value[place].sum(1) + self.base
             place = following
 
-    def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *rest: Any) -> None:
-        for name in TABLES:  # how many nodes there are is known only now
-            setattr(self, name, nn.Buffer(torch.empty_like(state_dict[prefix + name])))
-        super()._load_from_state_dict(state_dict, prefix, *rest)
-
 
 class BoostedStatNN(nn.Module):
     """The statistics of `StatNN`, and gradient boosting of scikit-learn instead of an MLP. `[B, 1]` logits.
@@ -93,7 +90,10 @@ class BoostedStatNN(nn.Module):
         """Grow trees on features, as `statistics` gives them, and accuracies."""
         leaf = max(2, min(20, len(features) // 20))
         regressor = HistGradientBoostingRegressor(
-            **self.options, min_samples_leaf=leaf, early_stopping=False, random_state=seed
+            **self.options,
+            min_samples_leaf=leaf,
+            early_stopping=False,  # pyright: ignore[reportArgumentType]
+            random_state=seed,
         )
         self.trees.take(regressor.fit(features.numpy(), accuracies.numpy()))
 

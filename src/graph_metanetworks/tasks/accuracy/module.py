@@ -29,7 +29,8 @@ class AccuracyModule(LightningModule):
 
     def __init__(self, model: nn.Module, *, learning_rate: float, steps: int, loss: Loss = "bce") -> None:
         super().__init__()
-        self.model, self.learning_rate, self.steps, self.loss = model, learning_rate, steps, loss
+        self.model, self.learning_rate, self.steps = model, learning_rate, steps
+        self.loss: Loss = loss
         self.scores = MetricCollection({"r2": R2Score(), "tau": KendallRankCorrCoef()}, prefix="val_")
 
     def forward(self, networks: Batch) -> Tensor:  # [B]

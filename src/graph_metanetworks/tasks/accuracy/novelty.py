@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from graph_metanetworks.batch import Batch
 from graph_metanetworks.nn.baselines.statistics import WeightStatistics
+from graph_metanetworks.nn.growing import resize_on_load
 
 NEIGHBOURS = 5
 FAR = 0.99  # a network farther away than this share of the validation networks is out of distribution
@@ -52,6 +52,7 @@ class Novelty(nn.Module):
         self.statistics = WeightStatistics("kind", unknown="ignore")
         self.known = nn.Buffer(torch.zeros(0, 0))  # features of the training networks
         self.usual = nn.Buffer(torch.zeros(0))  # distances of the validation networks, ascending
+        resize_on_load(self, "known", "usual")
 
     @property
     def scales(self) -> tuple[str, ...]:
@@ -85,8 +86,3 @@ class Novelty(nn.Module):
             Strangeness(distance, 1.0 if unknown[member] else share, unknown[member])
             for member, (distance, share) in enumerate(zip(distances.tolist(), nearer.tolist(), strict=True))
         ]
-
-    def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *rest: Any) -> None:
-        for name in ("known", "usual"):  # how many networks there were is known only now
-            setattr(self, name, nn.Buffer(torch.empty_like(state_dict[prefix + name])))
-        super()._load_from_state_dict(state_dict, prefix, *rest)

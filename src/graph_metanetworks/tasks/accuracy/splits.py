@@ -60,6 +60,7 @@ class Setting:
         held_out = max(round(len(everything) * VALIDATION), min(FEW, len(everything) // 5))
         if self.percent is not None:
             wanted = round(len(everything) * self.percent / 100)
+            held_out = min(held_out, (len(everything) - wanted) // 2)  # something is left to test
             return _random(generator.permutation(everything), wanted, held_out, self)
         small = smallest(table, usable)
         inside, outside = np.flatnonzero(usable & small), np.flatnonzero(usable & ~small)

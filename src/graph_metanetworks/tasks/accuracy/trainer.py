@@ -143,6 +143,7 @@ def _calm() -> Iterator[None]:
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".*does not have many workers.*")
+            warnings.filterwarnings("ignore", ".*treespec, LeafSpec.*is deprecated", FutureWarning)
             warnings.filterwarnings("ignore", ".*Checkpoint directory .* exists and is not empty.*")
             yield
     finally:
