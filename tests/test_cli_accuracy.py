@@ -99,7 +99,7 @@ def test_bad_checkpoints(folder: Path, tmp_path: Path) -> None:
     words = ("predict", folder / "run")
     assert "as --network my_model.py:build" in fails(*words, good)
     assert "does not fit Sequential" in fails(*words, good, "--network", build, "--kwarg", "hidden=5")
-    (tmp_path / "evil.pt").write_bytes(pickle.dumps({"weights": print}))
+    (tmp_path / "evil.pt").write_bytes(pickle.dumps({"weights": print}, protocol=2))
     assert "it was not opened: it could run any code" in fails(
         *words, tmp_path / "evil.pt", "--network", build
     )
