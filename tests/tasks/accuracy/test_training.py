@@ -28,8 +28,11 @@ def test_methods_learn(method: str, data: LabelledZoo, tmp_path: Path) -> None:
     assert run.result and run.result["scores"]["test"]["r2"] > 0.5
 
 
+@pytest.mark.slow
 def test_the_metanetwork_learns(data: LabelledZoo, tmp_path: Path) -> None:
-    run = train(data, tmp_path / "run", replace(QUICK, steps=80, rounds=4, batch_size=16, learning_rate=1e-3))
+    run = train(
+        data, tmp_path / "run", replace(QUICK, steps=200, rounds=10, batch_size=16, learning_rate=1e-3)
+    )
     assert run.result and run.result["scores"]["test"]["r2"] > 0.5
 
 

@@ -51,5 +51,5 @@ class TensorScale(nn.Module):
 
 
 def value_features(scaled: Tensor) -> Tensor:
-    """A scaled weight and its squashed form, fine near 0, as the graph metanetwork sees it. [..., 2]"""
-    return torch.stack([scaled, scaled / (0.1 + scaled.abs())], dim=-1)
+    """A scaled weight twice: its logarithm beyond 1, for some are huge; and squashed, fine near 0. [..., 2]"""
+    return torch.stack([scaled.sign() * scaled.abs().log1p(), scaled / (0.1 + scaled.abs())], dim=-1)
