@@ -114,7 +114,7 @@ def main() -> None:
     data = LabelledZoo(TracedZoo(Zoo.open(asked.zoo)))
     chosen = {"method": asked.method, "size": asked.size, "setting": "50"}
     if asked.curve:
-        options = Options(**chosen, steps=asked.steps or 2000)
+        options = Options(**chosen, steps=asked.steps or 800)
         print(curve(data, options, asked.minutes).text(max_rows=100))
         return
     options = Options(**chosen, steps=asked.steps or 20, rounds=1)

@@ -35,11 +35,11 @@ def accuracy(
         bool, typer.Option("--tune", help="Choose learning rates on validation, as the paper does.")
     ] = False,
     size: Annotated[
-        Literal["small", "paper"], typer.Option(help="About 70,000 or 750,000 parameters.")
+        Literal["small", "paper"], typer.Option(help="About 45,000 or 750,000 parameters.")
     ] = "small",
     label: Annotated[str, typer.Option(help="Column of the zoo that is predicted.")] = "test_accuracy",
     loss: Annotated[Literal["bce", "mse"], typer.Option(help="Cross-entropy, or squared error.")] = "bce",
-    steps: Annotated[int, typer.Option(min=1, help="Batches that each run trains on.")] = 2000,
+    steps: Annotated[int, typer.Option(min=1, help="Batches that each run trains on.")] = 800,
     rounds: Annotated[int, typer.Option(min=1, help="Times to validate.")] = 40,
     batch_size: Annotated[int, typer.Option(min=1, help="Networks of a batch.")] = 16,
     patience: Annotated[

@@ -31,7 +31,7 @@ def accuracy(
         str, typer.Option(help="gmn, gmn-grit, statnn, statnn-boosting, dmc or deepsets.")
     ] = "gmn",
     size: Annotated[
-        Literal["small", "paper"], typer.Option(help="About 70,000 or 750,000 parameters.")
+        Literal["small", "paper"], typer.Option(help="About 45,000 or 750,000 parameters.")
     ] = "small",
     setting: Annotated[
         str, typer.Option(help="Percentage of networks to train on; or ood, by hidden size.")
@@ -42,7 +42,7 @@ def accuracy(
     tune: Annotated[
         bool, typer.Option("--tune", help="Try the paper's learning rates; take the best on validation.")
     ] = False,
-    steps: Annotated[int, typer.Option(min=1, help="Batches to train on.")] = 2000,
+    steps: Annotated[int, typer.Option(min=1, help="Batches to train on.")] = 800,
     rounds: Annotated[int, typer.Option(min=1, help="Times to validate and to write a checkpoint.")] = 40,
     batch_size: Annotated[int, typer.Option(min=1, help="Networks of a batch.")] = 16,
     patience: Annotated[

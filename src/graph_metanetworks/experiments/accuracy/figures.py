@@ -13,7 +13,7 @@ from graph_metanetworks.plot.palette import FAINT
 from graph_metanetworks.tasks.accuracy.methods import find_method
 from graph_metanetworks.tasks.accuracy.splits import Setting
 
-BINS = np.linspace(0, 1, 31)
+BINS = np.linspace(0, 1, 31).tolist()
 
 
 def histograms(labels: np.ndarray, families: np.ndarray) -> str:

@@ -42,7 +42,7 @@ def probe_all(predictor: Predictor, data: LabelledZoo, test: np.ndarray) -> list
     ]
     recipe = data.networks.zoo.recipe
     if isinstance(recipe, ClassifierRecipe):
-        others = _trained_elsewhere(predictor, data, chosen)
+        others = _trained_elsewhere(predictor, data, recipe, chosen)
         found.append(_probe("trained on stripes", "the same recipe on images of stripes", others))
     return found
 
@@ -88,10 +88,12 @@ def _untrained(predictor: Predictor, data: LabelledZoo, positions: np.ndarray) -
     return found
 
 
-def _trained_elsewhere(predictor: Predictor, data: LabelledZoo, positions: np.ndarray) -> list[Prediction]:
+def _trained_elsewhere(
+    predictor: Predictor, data: LabelledZoo, recipe: ClassifierRecipe, positions: np.ndarray
+) -> list[Prediction]:
     zoo = data.networks.zoo
-    options = {name: value for name, value in zoo.recipe.settings().items() if name != "data"}
-    other = type(zoo.recipe)(stripes(zoo.recipe), **options)
+    options = {name: value for name, value in recipe.settings().items() if name != "data"}
+    other = type(recipe)(stripes(recipe), **options)
     found = []
     for position in positions:
         config = zoo[int(position)].config

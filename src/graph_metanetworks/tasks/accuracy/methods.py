@@ -1,7 +1,7 @@
 """The methods under one interface: a batch of networks in, logits of accuracies `[B, 1]` out.
 
 Each can be fitted to the scales of a training zoo (`fit`), and tells them (`scales`) so that it can be made
-again (`make_tables`). `paper` has about 750,000 parameters, as there; `small` about 70,000, for zoos of
+again (`make_tables`). `paper` has about 750,000 parameters, as there; `small` about 45,000, for zoos of
 some thousand networks.
 """
 
@@ -20,7 +20,7 @@ from graph_metanetworks.nn.baselines.boosting import BoostedStatNN
 from graph_metanetworks.nn.grit import Grit
 from graph_metanetworks.nn.metanetwork import GraphMetanetwork
 
-BUDGETS = {"paper": 750_000, "small": 70_000}
+BUDGETS = {"paper": 750_000, "small": 45_000}
 
 
 class Metanetwork(Protocol):
@@ -59,7 +59,7 @@ METHODS = {
             "message passing on the parameter graph; any architecture; invariant to its symmetries",
             {
                 "paper": lambda: GraphMetanetwork.preset("accuracy"),
-                "small": lambda: GraphMetanetwork(hidden=40, layers=4, inner=32),
+                "small": lambda: GraphMetanetwork(hidden=32, layers=3),
             },
         ),
         Method(
@@ -70,7 +70,7 @@ METHODS = {
                 "paper": lambda: GraphMetanetwork(
                     hidden=128, layers=4, blocks=Grit(heads=8), readout="nodes"
                 ),
-                "small": lambda: GraphMetanetwork(hidden=40, layers=3, blocks=Grit(heads=4), readout="nodes"),
+                "small": lambda: GraphMetanetwork(hidden=32, layers=3, blocks=Grit(heads=4), readout="nodes"),
             },
         ),
         Method(
@@ -92,14 +92,14 @@ METHODS = {
             "a 1-D CNN on the flat weights; any architecture; sees the order of neurons",
             {
                 "paper": lambda: DMC((64, 128, 192, 256), 640),
-                "small": lambda: DMC((32, 48, 64, 72), 128),
+                "small": lambda: DMC((24, 40, 56, 64), 96),
             },
         ),
         Method(
             "deepsets",
             "DeepSets",
             "an MLP on the set of weights; any architecture; blind to where a weight is",
-            {"paper": lambda: DeepSets(192, 700), "small": lambda: DeepSets(64, 200)},
+            {"paper": lambda: DeepSets(192, 700), "small": lambda: DeepSets(56, 176)},
         ),
     )
 }

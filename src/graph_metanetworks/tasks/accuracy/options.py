@@ -18,7 +18,7 @@ class Options:
     """What decides the result.
 
     Args:
-        size: "small" (about 70,000 parameters) or "paper" (about 750,000).
+        size: "small" (about 45,000 parameters) or "paper" (about 750,000).
         setting: percentage of networks to train on, or "ood".
         learning_rate: that of the method if not given.
         steps: batches that are trained on.
@@ -33,7 +33,7 @@ class Options:
     label: str = LABEL
     loss: Loss = "bce"
     learning_rate: float | None = None
-    steps: int = 2000
+    steps: int = 800
     rounds: int = 40
     batch_size: int = 16
     patience: int = 15
