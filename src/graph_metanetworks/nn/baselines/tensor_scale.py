@@ -51,5 +51,5 @@ class TensorScale(nn.Module):
 
 
 def value_features(scaled: Tensor) -> Tensor:
-    """A scaled weight twice: its logarithm beyond 1, for some are huge; and squashed, fine near 0. [..., 2]"""
+    """A scaled weight twice: as a logarithm, for some are huge; and squashed, fine near 0. [..., 2]"""
     return torch.stack([scaled.sign() * scaled.abs().log1p(), scaled / (0.1 + scaled.abs())], dim=-1)
