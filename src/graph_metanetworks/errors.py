@@ -25,3 +25,7 @@ class ZooError(ValueError):
 
 class TooLarge(TraceError):
     """A computation graph would be too large to build; the message says how large."""
+
+
+class TaskError(ValueError):
+    """A task cannot be trained, or a trained one not be used; the message says why and what to do."""

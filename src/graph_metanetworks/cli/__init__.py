@@ -7,8 +7,11 @@ from typing import Annotated
 import typer
 
 from graph_metanetworks import __version__
+from graph_metanetworks.cli.experiment import app as experiment
+from graph_metanetworks.cli.predict import predict
 from graph_metanetworks.cli.symmetry import symmetry
 from graph_metanetworks.cli.trace import trace
+from graph_metanetworks.cli.train import app as train
 from graph_metanetworks.cli.verify import verify
 from graph_metanetworks.cli.zoo import app as zoo
 
@@ -16,9 +19,12 @@ __all__ = ["app", "main"]
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.command()(trace)
+app.command()(predict)
 app.add_typer(zoo, name="zoo")
 app.command()(verify)
 app.command()(symmetry)
+app.add_typer(train, name="train")
+app.add_typer(experiment, name="experiment")
 
 
 def _print_version(wanted: bool) -> None:

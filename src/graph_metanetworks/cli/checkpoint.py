@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from pickle import UnpicklingError
 
 import torch
 from safetensors.torch import load_file
@@ -18,6 +19,11 @@ def load_checkpoint(network: nn.Module, path: Path) -> dict[str, Tensor]:
     try:
         saved = load_file(path) if path.suffix == ".safetensors" else _load_pickle(path)
         network.load_state_dict(saved)
+    except UnpicklingError as error:
+        raise StateDictMismatch(
+            f"'{path}' is a pickle of more than weights, and it was not opened: it could run any code. Save "
+            "the weights alone, with safetensors.torch.save_file(model.state_dict(), ...)."
+        ) from error
     except Exception as error:
         raise StateDictMismatch(f"'{path}' does not fit {type(network).__name__}: {error}") from error
     return network.state_dict()

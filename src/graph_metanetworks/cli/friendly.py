@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import typer
 from rich.console import Console
 
-from graph_metanetworks.errors import TraceError, ZooError
+from graph_metanetworks.errors import TaskError, TraceError, ZooError
 from graph_metanetworks.plot.canvas import UnknownSuffix
 
 
@@ -17,7 +17,7 @@ def friendly_errors(*, debug: bool) -> Iterator[None]:
     """Print our own errors in red and exit with 1; with `debug`, let them through."""
     try:
         yield
-    except (TraceError, ZooError, UnknownSuffix) as error:
+    except (TraceError, ZooError, TaskError, UnknownSuffix) as error:
         if debug:
             raise
         console = Console(stderr=True, highlight=False)

@@ -120,7 +120,7 @@ class EdgeEncoder(nn.Module):
                 )
                 for block, row in zip(stack.graph.blocks, rows, strict=True):
                     if block.parameter is not None and block.is_owner:
-                        found = _moments(stack.weights[block.parameter])
+                        found = moments_of(stack.weights[block.parameter])
                         for key in (block.parameter, row):
                             moments[key] = moments.get(key, 0) + found
         names = (key for key in moments if isinstance(key, str))
@@ -178,7 +178,7 @@ def _position_waves(position: Tensor) -> Tensor:
     return torch.cat([angles.sin(), 1 - angles.cos(), (4 * angles).sin(), 1 - (4 * angles).cos()], dim=-1)
 
 
-def _moments(weights: Tensor) -> Tensor:
+def moments_of(weights: Tensor) -> Tensor:
     """Count, sum and sum of squares of each channel, in float64. [elements, networks, C] -> [3, C]"""
     weights = weights.double()
     count = torch.full_like(weights[0, 0], weights.shape[0] * weights.shape[1])

@@ -156,6 +156,15 @@ class GraphMetanetwork(nn.Module):
         """
         self.edge_encoder.fit(batches)
 
+    @property
+    def scales(self) -> tuple[str, ...]:
+        """Names of the tensors that have a scale of their own, as `fit` found them."""
+        return self.edge_encoder.tensors
+
+    def make_tables(self, tensors: Iterable[str]) -> None:
+        """Room for the scales of these tensors, to load weights into."""
+        self.edge_encoder.make_tables(tensors)
+
     def first_globals(self, batch: Batch) -> Tensor | None:
         return None if self.first_global is None else self.first_global.expand(len(batch), -1)
 

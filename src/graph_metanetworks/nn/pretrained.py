@@ -36,7 +36,7 @@ def config_of(arguments: dict[str, Any]) -> dict[str, Any]:
 def save(network: GraphMetanetwork, folder: str | Path) -> Path:
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    config = network.config | {"scales": list(network.edge_encoder.tensors)}
+    config = network.config | {"scales": list(network.scales)}
     (folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n")
     # copies: safetensors refuses tensors that share memory, as those of a block used twice do
     weights = {
@@ -65,7 +65,7 @@ def load(kind: type[Metanetwork], folder: str | Path, **custom: Any) -> Metanetw
     if config.get("blocks") is not None:
         config["blocks"] = Grit(**config["blocks"])
     network = kind(**(config | custom))
-    network.edge_encoder.make_tables(scales)
+    network.make_tables(scales)
     weights = load_file(folder / WEIGHTS)
     network.to(next(iter(weights.values())).dtype).load_state_dict(weights)
     return network

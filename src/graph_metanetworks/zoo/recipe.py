@@ -11,6 +11,8 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar, get_type_hints, ru
 import torch
 from torch import Tensor, nn
 
+from graph_metanetworks.errors import ZooError
+
 Config = TypeVar("Config")  # a frozen dataclass of plain values: one column of the table each
 
 
@@ -64,9 +66,17 @@ class Recipe(ABC, Generic[Config]):
     def build(self, config: Config) -> nn.Module:
         """An untrained network."""
 
+    def example(self, config: Config) -> tuple[Any, ...]:
+        """Arguments of the network's `forward`, any that fit: with them it is traced."""
+        raise ZooError(
+            f"the recipe {self.name} does not say what its networks take, so they cannot be traced: write "
+            f"{type(self).__name__}.example(config), which returns the arguments of forward, such as "
+            "(torch.zeros(1, 3, 32, 32),)."
+        )
+
     @abstractmethod
     def shape(self, config: Config) -> Hashable:
-        """Networks of equal shape are trained together."""
+        """Networks of equal shape are of one architecture: trained together, and traced once."""
 
     @abstractmethod
     def train(

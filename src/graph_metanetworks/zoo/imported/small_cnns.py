@@ -64,6 +64,9 @@ class PublishedSmallCnns(Recipe[PublishedConfig]):
     def build(self, config: PublishedConfig) -> nn.Module:
         return SmallCnn(config.activation)
 
+    def example(self, config: PublishedConfig) -> tuple[Tensor]:
+        return (torch.zeros(1, 1, 32, 32),)
+
     def shape(self, config: PublishedConfig) -> Hashable:
         return config.activation
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from graph_metanetworks.zoo import draws
 from graph_metanetworks.zoo.data import ImageData, load
@@ -110,6 +110,9 @@ class ClassifierRecipe(Recipe[Config]):
 
     @abstractmethod
     def build(self, config: Config) -> nn.Module: ...
+
+    def example(self, config: Config) -> tuple[Tensor]:
+        return (torch.zeros(1, self.images.channels, self.images.height, self.images.width),)
 
     def shape(self, config: Config) -> Hashable:
         """All hyper-parameters of networks that are not numbers on a scale."""

@@ -48,6 +48,9 @@ class InrRecipe(Recipe[Config]):
     def build(self, config: Config) -> Siren:
         return Siren(self.architecture, self.conventions)
 
+    def example(self, config: Config) -> tuple[Tensor]:
+        return (torch.zeros(1, self.architecture.inputs),)
+
     def shape(self, config: Config) -> Hashable:
         return self.architecture
 

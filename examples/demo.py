@@ -1,0 +1,94 @@
+"""Predict accuracy from weights, small: build a zoo on digits, train, compare, predict, report.
+
+python examples/demo.py                     writes demo/, with demo/experiment/report.html
+python examples/demo.py --networks 60 --steps 20 --out elsewhere
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from time import perf_counter
+from typing import Annotated
+
+import numpy as np
+import typer
+from rich.console import Console
+from safetensors.torch import save_file
+
+import graph_metanetworks as gmn
+from graph_metanetworks.experiments.accuracy import Cell, Plan, Results, run_cells, write_report
+from graph_metanetworks.experiments.figure import COLOURS, label, new_figure
+from graph_metanetworks.table import Table
+from graph_metanetworks.tasks.accuracy import LabelledZoo, Machine, Options, Predictor, TracedZoo
+from graph_metanetworks.zoo.recipes.classifiers import VaryingCnns
+
+METHODS = ("gmn", "dmc", "deepsets", "statnn", "statnn-boosting")
+SETTING = "50"
+console = Console(highlight=False)
+
+
+def demo(
+    networks: Annotated[int, typer.Option(min=40, help="Networks of the zoo.")] = 240,
+    epochs: Annotated[int, typer.Option(min=1, help="Epochs that each of them trains.")] = 5,
+    steps: Annotated[int, typer.Option(min=10, help="Steps of each metanetwork, a multiple of 10.")] = 150,
+    out: Annotated[Path, typer.Option(help="Folder for everything.")] = Path("demo"),
+) -> None:
+    """Build a zoo, train every method on half of it, and show what came of it."""
+    start = perf_counter()
+    step("1", f"a zoo: {networks} CNNs on images of handwritten digits")
+    zoo = gmn.zoo.build(VaryingCnns("digits", epochs=epochs), networks, out / "zoo", reference="varying-cnns")
+    data = LabelledZoo(TracedZoo(zoo))
+    step("2", f"train {len(METHODS)} methods to predict test accuracy from weights alone")
+    options = Options(steps=steps, rounds=10, patience=0)
+    plan = Plan(methods=METHODS, settings=(SETTING,), seeds=1, options=options)
+    folder = out / "experiment"
+    results = Results(plan, folder, run_cells(data, plan, folder, Machine(quiet=False)))
+    results.write()
+    step("3", "the report")
+    report = write_report(results, data, command="python examples/demo.py")
+    step("4", "what came of it")
+    console.print(results.table().text(), markup=False)
+    picture = draw_scatter(results, out / "scatter.png")
+    console.print(examples(results, data, out).text(), markup=False)
+    console.print(f"predicted against true accuracy: {picture.resolve()}", style="green", soft_wrap=True)
+    console.print(f"the report: {report.resolve()}", style="green", soft_wrap=True)
+    console.print(f"{perf_counter() - start:.0f} s in all", style="dim")
+
+
+def step(number: str, text: str) -> None:
+    console.print(f"\n[bold]{number}[/]  {text}")
+
+
+def draw_scatter(results: Results, path: Path) -> Path:
+    """Predicted against true accuracy of test networks, for each method."""
+    figure, axes = new_figure(1, len(METHODS), width=2.4 * len(METHODS), height=2.7)
+    for ax, method, colour in zip(axes[0], METHODS, COLOURS, strict=False):
+        test = results.predictions(Cell(method, SETTING, 0))["test"]
+        ax.plot([0, 1], [0, 1], color="#cbd5e1", linewidth=1)
+        ax.scatter(test.true, test.predicted, s=8, color=colour, alpha=0.7, linewidths=0)
+        ax.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03))
+        spread = results.spread(method, SETTING, "r2")
+        label(ax, f"{method}  R² {spread}", "true accuracy", "predicted")
+    figure.savefig(path, dpi=150)
+    return path
+
+
+def examples(results: Results, data: LabelledZoo, out: Path) -> Table:
+    """Three networks that were not trained on: a poor one, a middling one, a good one."""
+    predictor = Predictor.load(Cell("gmn", SETTING, 0).folder(results.out))
+    test = results.predictions(Cell("gmn", SETTING, 0))["test"]
+    order = np.argsort(test.true)
+    rows = []
+    for place in (0.1, 0.5, 0.9):
+        index = int(test.indices[order[int(place * (len(order) - 1))]])
+        file = out / f"network-{index}.safetensors"
+        save_file(data.networks.zoo[index].state_dict, file)
+        (found,) = predictor(data.networks.batch([index]))
+        sure = f"{found.low:.3f} to {found.high:.3f}"
+        rows.append((file.name, f"{data.labels[index]:.3f}", f"{found.accuracy:.3f}", sure))
+    header = ("network", "true accuracy", "predicted", "90 % interval")
+    return Table("\nThree networks that were not trained on", header, rows, right=header[1:])
+
+
+if __name__ == "__main__":
+    typer.run(demo)

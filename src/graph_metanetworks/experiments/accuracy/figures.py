@@ -1,0 +1,119 @@
+"""The figures of the report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from graph_metanetworks.experiments.accuracy.cells import Cell
+from graph_metanetworks.experiments.accuracy.results import Predicted, Results
+from graph_metanetworks.experiments.figure import COLOURS, as_image, label, new_figure
+from graph_metanetworks.plot.palette import FAINT
+from graph_metanetworks.tasks.accuracy.methods import find_method
+from graph_metanetworks.tasks.accuracy.splits import Setting
+
+BINS = np.linspace(0, 1, 31).tolist()
+
+
+def histograms(labels: np.ndarray, families: np.ndarray) -> str:
+    """How accuracies are spread in the zoo, by family."""
+    names = sorted(set(families.tolist()))
+    figure, axes = new_figure(1, len(names), width=max(4.0, 2.1 * len(names)), height=2.1)
+    for colour, name, ax in zip(_cycle(len(names)), names, axes[0], strict=True):
+        own = labels[families == name]
+        ax.hist(own, BINS, color=colour)
+        label(ax, f"{name} ({len(own):,})", "accuracy", "networks" if ax is axes[0][0] else "")
+    return as_image(figure, "histograms of accuracies by family")
+
+
+def scatter(panels: Mapping[str, Mapping[str, Predicted]], families: Mapping[int, str], name: str) -> str:
+    """Predicted against true accuracy: a row for each part, a column for each method, a colour per family."""
+    methods = list(panels)
+    parts = list(panels[methods[0]])
+    known = sorted(set(families.values()))
+    width = 2.3 * len(methods) + 0.8
+    figure, axes = new_figure(len(parts), len(methods), width=width, height=2.3 * len(parts) + 0.3)
+    for row, part in zip(axes, parts, strict=True):
+        for ax, method in zip(row, methods, strict=True):
+            shown = panels[method][part]
+            own = np.array([families[index] for index in shown.indices.tolist()])
+            ax.plot([0, 1], [0, 1], color=FAINT, linewidth=1)
+            for colour, family in zip(_cycle(len(known)), known, strict=True):
+                chosen = own == family
+                ax.scatter(
+                    *(shown.true[chosen], shown.predicted[chosen]),
+                    s=7,
+                    color=colour,
+                    alpha=0.6,
+                    linewidths=0,
+                    label=family,
+                )
+            ax.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03))
+            heading = f"{method}, {part}" if len(parts) > 1 else method
+            label(ax, heading, "true accuracy", "predicted" if ax is row[0] else "")
+    axes[0][-1].legend(fontsize=7, frameon=False, loc="upper left", handletextpad=0.1)
+    return as_image(figure, f"scatter plots, {name}")
+
+
+def learning_curves(results: Results) -> str:
+    """Validation R² against seconds of training, a panel for each setting."""
+    settings = results.plan.settings
+    figure, axes = new_figure(1, len(settings), width=3.4 * len(settings), height=2.6)
+    colours = dict(zip(results.plan.methods, _cycle(len(results.plan.methods)), strict=True))
+    for ax, setting in zip(axes[0], settings, strict=True):
+        for method, colour in colours.items():
+            for seed in range(results.plan.seeds):
+                curve = results.curve(Cell(method, setting, seed))
+                if curve is not None:
+                    title = find_method(method).title if seed == 0 else None
+                    ax.plot(curve["seconds"], curve["val_r2"], color=colour, linewidth=1, label=title)
+        ax.set_ylim(-0.1, 1.02)
+        label(ax, Setting.parse(setting).title, "seconds of training", "validation R²")
+    axes[0][-1].legend(fontsize=7, frameon=False)
+    return as_image(figure, "learning curves")
+
+
+def errors_by_group(errors: Mapping[str, np.ndarray], groups: Mapping[str, np.ndarray]) -> str:
+    """Absolute errors of each method, as boxes, by family and hidden size."""
+    methods = list(errors)
+    names = sorted({name for own in groups.values() for name in own.tolist()})
+    figure, axes = new_figure(1, 1, width=max(5.0, 1.0 * len(names) + 1.5), height=2.8)
+    ax, share = axes[0][0], 0.8 / len(methods)
+    for number, (method, colour) in enumerate(zip(methods, _cycle(len(methods)), strict=True)):
+        boxes = [errors[method][groups[method] == name] for name in names]
+        places = np.arange(len(names)) + (number - (len(methods) - 1) / 2) * share
+        drawn = ax.boxplot(
+            boxes,
+            positions=places,
+            widths=0.8 * share,
+            showfliers=False,
+            patch_artist=True,
+            manage_ticks=False,
+        )
+        for box in drawn["boxes"]:
+            box.set(facecolor=colour, edgecolor=colour, alpha=0.6)
+        for line in (*drawn["medians"], *drawn["whiskers"], *drawn["caps"]):
+            line.set(color=colour)
+        ax.plot([], [], color=colour, linewidth=6, alpha=0.6, label=method)
+    ax.set_xticks(range(len(names)), names, rotation=30, ha="right")
+    label(ax, "", "", "absolute error")
+    ax.legend(fontsize=7, frameon=False)
+    return as_image(figure, "errors by family and size")
+
+
+def calibration(levels: Sequence[float], coverage: Mapping[str, Sequence[float]]) -> str:
+    """Share of test networks in their interval, against the share that was promised."""
+    figure, axes = new_figure(1, 1, width=3.6, height=3.0)
+    ax = axes[0][0]
+    ax.plot([0, 1], [0, 1], color=FAINT, linewidth=1)
+    for colour, (method, found) in zip(_cycle(len(coverage)), coverage.items(), strict=True):
+        ax.plot(levels, found, "o-", color=colour, markersize=3, linewidth=1, label=method)
+    ax.set(xlim=(0.4, 1.0), ylim=(0.4, 1.02))
+    label(ax, "", "promised", "held")
+    ax.legend(fontsize=7, frameon=False)
+    return as_image(figure, "calibration of intervals")
+
+
+def _cycle(count: int) -> list[str]:
+    return [COLOURS[number % len(COLOURS)] for number in range(count)]

@@ -1,0 +1,138 @@
+"""What a user would ask before trusting a predictor, answered on test networks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from graph_metanetworks.experiments.accuracy.cells import Cell
+from graph_metanetworks.experiments.accuracy.probes import Probe, permutation_gap, probe_all
+from graph_metanetworks.experiments.accuracy.results import Predicted, Results
+from graph_metanetworks.experiments.accuracy.rivals import rival_predictions, within_groups
+from graph_metanetworks.tasks.accuracy import LabelledZoo, Predictor
+from graph_metanetworks.tasks.accuracy.intervals import coverage_error, covered
+from graph_metanetworks.tasks.accuracy.methods import find_method
+from graph_metanetworks.tasks.accuracy.run_folder import Run
+from graph_metanetworks.tasks.accuracy.scores import Scores, scores
+from graph_metanetworks.tasks.accuracy.splits import HIDDEN, Setting, family_of
+
+LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
+LEVEL = 0.9
+
+
+@dataclass(frozen=True)
+class Trust:
+    """The findings for one method, in one setting, first seed; some of them for all methods."""
+
+    title: str
+    setting: Setting
+    within: dict[str, Scores]  # by family and size
+    rivals: dict[str, tuple[Scores, float]]  # scores, and mean tau within family and size
+    levels: tuple[float, ...]
+    coverage: dict[str, list[float]]  # by method
+    probes: list[Probe]
+    permuted: dict[str, float]  # largest change of a prediction, by method
+    networks: int  # in the test part
+
+    @property
+    def within_answer(self) -> str:
+        if not self.within:
+            return "The test part has too few networks of any one family and size to say."
+        mean = mean_tau(self.within)
+        return f"Within one family and size, tau is {mean:.2f} on average over {len(self.within)} groups."
+
+    @property
+    def rival_answer(self) -> str:
+        ours, *others = self.rivals.items()
+        if not others:
+            return "The zoo does not tell hyper-parameters or training losses."
+        best = max(others, key=lambda pair: pair[1][0].r2)
+        verdict = "It does" if ours[1][0].r2 > best[1][0].r2 else "It does not"
+        return (
+            f"{verdict}: R² {ours[1][0].r2:.3f} from the weights, {best[1][0].r2:.3f} from the best of the "
+            f"others ({best[0]})."
+        )
+
+    @property
+    def calibration_answer(self) -> str:
+        held = self.coverage[self.title][self.levels.index(LEVEL)]
+        chance = 2 * coverage_error(LEVEL, self.networks)
+        verdict = "within" if abs(held - LEVEL) <= chance else "not within"
+        return (
+            f"Intervals of {LEVEL:.0%} held {held:.1%} of {self.networks:,} test networks, {verdict} what "
+            f"chance allows (± {chance:.1%})."
+        )
+
+    @property
+    def probe_answer(self) -> str:
+        parts = [
+            f"{probe.name}: {probe.predicted:.2f} predicted, {probe.warned:.0%} called out of distribution"
+            for probe in self.probes
+        ]
+        return "; ".join(parts) + "."
+
+
+def examine(results: Results, data: LabelledZoo) -> Trust | None:
+    """Ask about the first method in the first setting; None if it has no run there."""
+    method, setting = results.plan.methods[0], results.plan.settings[0]
+    cell = Cell(method, setting, 0)
+    if not isinstance(results.runs[cell], Run):
+        return None
+    table = data.networks.zoo.table
+    split = Setting.parse(setting).split(table, data.usable, 0)
+    title, found = find_method(method).title, results.predictions(cell)["test"]
+    sizes = table[HIDDEN].to_pylist() if HIDDEN in table.column_names else [""] * len(table)
+    every = np.array([f"{f} {s}".strip() for f, s in zip(family_of(table).tolist(), sizes, strict=True)])
+    groups = every[split.test]
+    others = rival_predictions(table, data.labels, split)
+    predicted = {f"the weights ({title})": found.predicted, **others}
+    predictors = _predictors(results, setting)
+    return Trust(
+        title=title,
+        setting=Setting.parse(setting),
+        within=within_groups(found.predicted, found.true, groups),
+        rivals={
+            name: (_scores(own, found.true), mean_tau(within_groups(own, found.true, groups)))
+            for name, own in predicted.items()
+        },
+        levels=LEVELS,
+        coverage=_coverage(results, predictors, setting),
+        probes=probe_all(predictors[title], data, split.test),
+        permuted={name: permutation_gap(own, data, split.test) for name, own in predictors.items()},
+        networks=len(found.true),
+    )
+
+
+def mean_tau(groups: dict[str, Scores]) -> float:
+    """The mean over groups, weighted by their networks; groups of equal accuracies have none."""
+    known = [own for own in groups.values() if own.tau == own.tau]
+    if not known:
+        return float("nan")
+    return float(np.average([own.tau for own in known], weights=[own.networks for own in known]))
+
+
+def _predictors(results: Results, setting: str) -> dict[str, Predictor]:
+    cells = {method: Cell(method, setting, 0) for method in results.plan.methods}
+    return {
+        find_method(method).title: Predictor.load(cell.folder(results.out))
+        for method, cell in cells.items()
+        if isinstance(results.runs[cell], Run)
+    }
+
+
+def _coverage(results: Results, predictors: dict[str, Predictor], setting: str) -> dict[str, list[float]]:
+    found = {}
+    for method in results.plan.methods:
+        title = find_method(method).title
+        if title in predictors:
+            test: Predicted = results.predictions(Cell(method, setting, 0))["test"]
+            predicted, true = torch.from_numpy(test.predicted), torch.from_numpy(test.true)
+            calibration = predictors[title].calibration.double()
+            found[title] = [covered(predicted, true, calibration, level) for level in LEVELS]
+    return found
+
+
+def _scores(predicted: np.ndarray, true: np.ndarray) -> Scores:
+    return scores(torch.from_numpy(predicted), torch.from_numpy(true))

@@ -1,0 +1,102 @@
+"""Gradient boosting on statistics of the weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import torch
+from sklearn.ensemble import HistGradientBoostingRegressor
+from torch import Tensor, nn
+
+from graph_metanetworks.batch import Batch
+from graph_metanetworks.nn.baselines.statistics import WeightStatistics
+from graph_metanetworks.nn.growing import resize_on_load
+
+TABLES = ("feature", "threshold", "left", "right", "value", "roots", "base")
+SURE = 1e-4  # predictions stay so far from 0 and 1, where logits are infinite
+
+
+class Trees(nn.Module):
+    """Grown regression trees as tensors: they are saved like weights, and nothing is unpickled.
+
+    The nodes of all trees lie in one table. A leaf leads to itself.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.feature = nn.Buffer(torch.zeros(1, dtype=torch.int64))
+        self.threshold = nn.Buffer(torch.zeros(1, dtype=torch.float64))
+        self.left = nn.Buffer(torch.zeros(1, dtype=torch.int64))
+        self.right = nn.Buffer(torch.zeros(1, dtype=torch.int64))
+        self.value = nn.Buffer(torch.zeros(1, dtype=torch.float64))
+        self.roots = nn.Buffer(torch.zeros(0, dtype=torch.int64))  # the first node of each tree
+        self.base = nn.Buffer(torch.zeros(1, dtype=torch.float64))
+        resize_on_load(self, *TABLES)
+
+    def take(self, regressor: HistGradientBoostingRegressor) -> None:
+        """Copy the trees of a fitted regressor of scikit-learn."""
+        tables = [stage[0].nodes for stage in regressor._predictors]  # pyright: ignore
+        starts = np.cumsum([0, *(len(nodes) for nodes in tables)])
+        nodes, offsets = np.concatenate(tables), np.repeat(starts[:-1], [len(t) for t in tables])
+        itself, leaf = np.arange(len(nodes)), nodes["is_leaf"].astype(bool)
+        columns = {
+            "feature": np.where(leaf, 0, nodes["feature_idx"]),
+            "threshold": nodes["num_threshold"],
+            "left": np.where(leaf, itself, nodes["left"] + offsets),
+            "right": np.where(leaf, itself, nodes["right"] + offsets),
+            "value": np.where(leaf, nodes["value"], 0.0),
+            "roots": starts[:-1],
+            "base": np.ravel(regressor._baseline_prediction),  # pyright: ignore
+        }
+        for name in TABLES:
+            setattr(self, name, nn.Buffer(torch.as_tensor(columns[name]).to(getattr(self, name).dtype)))
+
+    def forward(self, features: Tensor) -> Tensor:  # [B, columns] -> [B]
+        features = features.double()
+        place = self.roots.expand(len(features), -1)
+        while True:
+            chosen = features.gather(1, self.feature[place])
+            following = torch.where(chosen <= self.threshold[place], self.left[place], self.right[place])
+            if torch.equal(following, place):
+                return self.value[place].sum(1) + self.base
+            place = following
+
+
+class BoostedStatNN(nn.Module):
+    """The statistics of `StatNN`, and gradient boosting of scikit-learn instead of an MLP. `[B, 1]` logits.
+
+    It has no gradient: `fit`, then `grow`.
+    """
+
+    def __init__(self, *, iterations: int = 300, learning_rate: float = 0.05, leaves: int = 15) -> None:
+        super().__init__()
+        self.options = {"max_iter": iterations, "learning_rate": learning_rate, "max_leaf_nodes": leaves}
+        self.statistics = WeightStatistics("both")
+        self.trees = Trees()
+
+    @property
+    def scales(self) -> tuple[str, ...]:
+        return self.statistics.columns
+
+    def make_tables(self, columns: Iterable[str]) -> None:
+        self.statistics.make_tables(columns)
+
+    def fit(self, batches: Iterable[Batch]) -> None:
+        """Take columns and their scales from a training zoo."""
+        self.statistics.fit(batches)
+
+    def grow(self, features: Tensor, accuracies: Tensor, *, seed: int = 0) -> None:
+        """Grow trees on features, as `statistics` gives them, and accuracies."""
+        leaf = max(2, min(20, len(features) // 20))
+        regressor = HistGradientBoostingRegressor(
+            **self.options,
+            min_samples_leaf=leaf,
+            early_stopping=False,  # pyright: ignore[reportArgumentType]
+            random_state=seed,
+        )
+        self.trees.take(regressor.fit(features.numpy(), accuracies.numpy()))
+
+    def forward(self, batch: Batch) -> Tensor:  # [B, 1]
+        accuracy = self.trees(self.statistics(batch)).clamp(SURE, 1 - SURE)
+        return accuracy.logit().float()[:, None]

@@ -1,0 +1,81 @@
+"""DMC: a 1-D CNN on the flat vector of weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.nn.utils.rnn import pad_sequence
+
+from graph_metanetworks.batch import Batch
+from graph_metanetworks.nn.baselines.tensor_scale import TensorScale, value_features
+from graph_metanetworks.nn.mlp import Mlp
+
+STRIDE = 4  # of each convolution
+
+
+class DMC(nn.Module):
+    """The deep meta-classifier of `Eilertsen et al. <https://arxiv.org/abs/2002.05688>`_ (ECAI 2020).
+
+    Weights in the order of the state dict, convolutions with stride 4, the mean and the maximum over places,
+    an MLP. Any length, so any architecture; not invariant to permutations of neurons.
+
+    Args:
+        channels: of each convolution.
+        hidden: width of the MLP.
+        kernel: length of the kernels.
+    """
+
+    def __init__(
+        self,
+        channels: Sequence[int] = (64, 128, 192, 256),
+        hidden: int = 512,
+        out: int = 1,
+        *,
+        kernel: int = 5,
+    ) -> None:
+        super().__init__()
+        self.scale, self.kernel = TensorScale(), kernel
+        inputs = [2, *channels[:-1]]
+        self.convolutions = nn.ModuleList(
+            nn.Conv1d(before, after, kernel, stride=STRIDE)
+            for before, after in zip(inputs, channels, strict=True)
+        )
+        self.head = Mlp(2 * channels[-1], hidden, out)
+
+    @property
+    def scales(self) -> tuple[str, ...]:
+        return self.scale.tensors
+
+    def make_tables(self, tensors: Iterable[str]) -> None:
+        self.scale.make_tables(tensors)
+
+    def fit(self, batches: Iterable[Batch]) -> None:
+        """Take the scale of each tensor from a training zoo."""
+        self.scale.fit(batches)
+
+    def forward(self, batch: Batch) -> Tensor:  # [B, out]
+        x, lengths = self.vectors(batch)
+        for convolution in self.convolutions:
+            lengths = -(-lengths // STRIDE)
+            x = convolution(_padded(x, STRIDE * int(lengths.max()) + self.kernel - STRIDE)).relu()
+            # what lies beyond the end of a network is 0, however long its neighbours in the batch are
+            x = x * (torch.arange(x.shape[-1], device=x.device) < lengths[:, None])[:, None]
+        pooled = torch.cat([x.sum(-1) / lengths[:, None], x.amax(-1)], dim=1)
+        return self.head(pooled)
+
+    def vectors(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Weights as vectors, filled up with 0 to equal length `[B, 2, longest]`, and their lengths `[B]`."""
+        rows: dict[int, Tensor] = {}
+        for stack in batch.stacks:
+            features = value_features(self.scale(stack))  # [elements, networks, 2]
+            rows |= dict(zip(stack.members, features.unbind(1), strict=True))
+        ordered = [rows[member] for member in range(len(batch))]
+        lengths = torch.tensor([len(row) for row in ordered], device=ordered[0].device)
+        return pad_sequence(ordered, batch_first=True).transpose(1, 2), lengths
+
+
+def _padded(x: Tensor, length: int) -> Tensor:
+    return functional.pad(x, (0, max(0, length - x.shape[-1])))

@@ -1,0 +1,122 @@
+"""Seven numbers for each tensor, or for each kind of edge: mean, variance and five quantiles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from graph_metanetworks.batch import Batch, Stack
+from graph_metanetworks.errors import StateDictMismatch
+
+QUANTILES = (0.0, 0.25, 0.5, 0.75, 1.0)
+WIDTH = 2 + len(QUANTILES)
+
+
+def seven(values: Tensor) -> Tensor:
+    """Mean, variance and quantiles of each network's values. [n, networks] -> [networks, 7]
+
+    >>> seven(torch.arange(5.0)[:, None])
+    tensor([[2., 2., 0., 1., 2., 3., 4.]])
+    """
+    ordered = values.sort(dim=0).values  # torch.quantile refuses large tensors
+    places = torch.tensor(QUANTILES, dtype=torch.float64) * (len(values) - 1)
+    below = places.floor().long()
+    share = (places - below).to(values)[:, None]
+    above = (below + 1).clamp(max=len(values) - 1)
+    quantiles = torch.lerp(ordered[below], ordered[above], share)
+    return torch.cat([values.mean(0)[None], values.var(0, correction=0)[None], quantiles]).t()
+
+
+def by_tensor(stack: Stack) -> dict[str, Tensor]:
+    """The weights of each tensor, `[elements, networks]` by name."""
+    return {name: weights[..., 0] for name, weights in stack.weights.items()}
+
+
+def by_kind(stack: Stack) -> dict[str, Tensor]:
+    """The weights of each kind of edge, `[elements, networks]` by kind."""
+    parts: dict[str, list[Tensor]] = {}
+    for number, block in enumerate(stack.graph.blocks):
+        if block.parameter is not None and block.is_owner:
+            values = stack.block_values(number)[..., 0]
+            parts.setdefault(block.kind, []).append(values.flatten(1).t())
+    return {kind: torch.cat(part) for kind, part in parts.items()}
+
+
+By = Literal["tensor", "kind", "both"]
+
+
+class WeightStatistics(nn.Module):
+    """Statistics as features `[B, columns * 8]`: seven numbers for each column, and whether there is one.
+
+    Columns are tensors by name (`by="tensor"`), kinds of edges (`by="kind"`) or both, those that `fit` saw.
+    Numbers are brought to a common scale, and large ones are squashed. What a network does not have is 0.
+    Of other columns a network must have none: it is refused, unless `unknown="ignore"`. With both, tensors
+    may have other names: they count among their kind.
+    """
+
+    def __init__(self, by: By = "tensor", *, unknown: Literal["raise", "ignore"] = "raise") -> None:
+        super().__init__()
+        if by not in ("tensor", "kind", "both"):
+            raise ValueError(f"by={by!r} is none of 'tensor', 'kind' and 'both'")
+        self.by, self.on_unknown = by, unknown
+        self.make_tables(())
+
+    @property
+    def width(self) -> int:
+        return len(self.columns) * (WIDTH + 1)
+
+    def make_tables(self, columns: Iterable[str]) -> None:
+        self.columns = tuple(columns)
+        self.mean = nn.Buffer(torch.zeros(len(self.columns), WIDTH))
+        self.deviation = nn.Buffer(torch.ones(len(self.columns), WIDTH))
+
+    def fit(self, batches: Iterable[Batch]) -> None:
+        """Take the columns, and the mean and deviation of each number, from a training zoo."""
+        found: dict[str, list[Tensor]] = {}
+        for batch in batches:
+            for stack in batch.stacks:
+                for column, values in self.values(stack).items():
+                    found.setdefault(column, []).append(seven(values).double())
+        self.make_tables(found)
+        for row, rows in enumerate(map(torch.cat, found.values())):
+            self.mean[row] = rows.mean(0)
+            self.deviation[row] = rows.std(0, correction=0).clamp(min=1e-6)
+
+    def values(self, stack: Stack) -> dict[str, Tensor]:
+        """The weights of each column, `[elements, networks]`."""
+        tensors = {f"tensor {name}": x for name, x in by_tensor(stack).items()} if self.by != "kind" else {}
+        kinds = {f"kind {kind}": x for kind, x in by_kind(stack).items()} if self.by != "tensor" else {}
+        return tensors | kinds
+
+    def unknown(self, stack: Stack) -> list[str]:
+        """Columns that networks of a stack have, must not have, and the training zoo had not."""
+        required = "tensor " if self.by == "tensor" else "kind "
+        names = [f"tensor {name}" for name in stack.weights]
+        names += [f"kind {block.kind}" for block in stack.graph.blocks if block.parameter and block.is_owner]
+        return [c for c in dict.fromkeys(names) if c.startswith(required) and c not in self.columns]
+
+    def forward(self, batch: Batch) -> Tensor:  # [B, columns * 8]
+        features = torch.zeros(len(batch), len(self.columns), WIDTH + 1, device=self.mean.device)
+        rows = {column: row for row, column in enumerate(self.columns)}
+        for stack in batch.stacks:
+            members = list(stack.members)
+            self._check(stack, batch.names[members[0]])
+            for column, values in self.values(stack).items():
+                if column in rows:
+                    row = rows[column]
+                    scaled = (seven(values.float()) - self.mean[row]) / self.deviation[row]
+                    features[members, row, :WIDTH] = scaled.sign() * scaled.abs().log1p()
+                    features[members, row, WIDTH] = 1.0
+        return features.flatten(1)
+
+    def _check(self, stack: Stack, network: str) -> None:
+        unknown = [] if self.on_unknown == "ignore" else self.unknown(stack)
+        if unknown:
+            raise StateDictMismatch(
+                f"{network} has the {unknown[0]}, which no network of the training zoo has: statistics by "
+                f"{'tensor' if self.by == 'tensor' else 'kind'} have no place for it. The method gmn takes "
+                "any network."
+            )

@@ -1,0 +1,55 @@
+"""Weights brought to a common scale, tensor by tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+
+from graph_metanetworks.batch import Batch, Stack
+from graph_metanetworks.nn.encoders import moments_of
+
+OTHERS = 0  # the row of tensors that the training zoo had not
+
+
+class TensorScale(nn.Module):
+    """`(w - mean) / deviation` for each tensor by name, as in a training zoo; others as all weights there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.make_tables(())
+
+    def make_tables(self, tensors: Iterable[str]) -> None:
+        self.tensors = tuple(tensors)
+        self.mean = nn.Buffer(torch.zeros(1 + len(self.tensors)))
+        self.deviation = nn.Buffer(torch.ones(1 + len(self.tensors)))
+
+    def fit(self, batches: Iterable[Batch]) -> None:
+        moments: dict[str | None, Tensor] = {}
+        for batch in batches:
+            for stack in batch.stacks:
+                for name, weights in stack.weights.items():
+                    found = moments_of(weights)[:, 0]
+                    for key in (name, None):
+                        moments[key] = moments.get(key, 0) + found
+        total = moments.pop(None)
+        self.make_tables(str(name) for name in moments)
+        for row, (count, sums, squares) in enumerate((total, *moments.values()), OTHERS):
+            mean = sums / count
+            self.mean[row] = mean
+            self.deviation[row] = (squares / count - mean.square()).clamp(min=1e-12).sqrt()
+
+    def forward(self, stack: Stack) -> Tensor:
+        """All weights of each network in the order of its state dict. [elements, networks]"""
+        rows = {name: row for row, name in enumerate(self.tensors, OTHERS + 1)}
+        parts = []
+        for name, weights in stack.weights.items():
+            row = rows.get(name, OTHERS)
+            parts.append((weights[..., 0].to(self.mean) - self.mean[row]) / self.deviation[row])
+        return torch.cat(parts)
+
+
+def value_features(scaled: Tensor) -> Tensor:
+    """A scaled weight twice: as a logarithm, for some are huge; and squashed, fine near 0. [..., 2]"""
+    return torch.stack([scaled.sign() * scaled.abs().log1p(), scaled / (0.1 + scaled.abs())], dim=-1)

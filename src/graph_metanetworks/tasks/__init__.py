@@ -1,0 +1,1 @@
+"""What metanetworks are trained for."""

@@ -1,0 +1,94 @@
+"""A trained predictor: accuracies with intervals, and warnings where it should not be trusted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from graph_metanetworks.batch import Batch
+from graph_metanetworks.errors import TaskError
+from graph_metanetworks.tasks.accuracy.intervals import interval
+from graph_metanetworks.tasks.accuracy.methods import as_metanetwork, find_method
+from graph_metanetworks.tasks.accuracy.novelty import Novelty
+from graph_metanetworks.tasks.accuracy.run_folder import MODEL, REFERENCE, Run
+
+LEVEL = 0.9
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The accuracy that a network should have on the data of the training zoo."""
+
+    name: str
+    accuracy: float
+    low: float
+    high: float
+    warning: str = ""  # why not to trust it
+
+
+@dataclass(frozen=True, eq=False)
+class Predictor:
+    """What `gmn train accuracy` made, ready to be used.
+
+    >>> predictor = Predictor.load("runs/gmn")  # doctest: +SKIP
+    >>> predictor(gmn.collate([(graph, model.state_dict())]))  # doctest: +SKIP
+    [Prediction(name='network 0 (Cnn2d)', accuracy=0.93, low=0.9, high=0.96, warning='')]
+    """
+
+    run: Run
+    model: nn.Module
+    calibration: Tensor  # residuals of validation networks, ascending
+    novelty: Novelty
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Predictor:
+        folder = Path(folder)
+        run = Run.load(folder)
+        if run.result is None:
+            raise TaskError(
+                f"the run in {folder} is not finished: repeat the gmn train command that started it."
+            )
+        try:
+            weights, reference = load_file(folder / MODEL), load_file(folder / REFERENCE)
+        except (OSError, SafetensorError) as error:
+            raise TaskError(f"the run in {folder} is damaged: {error}. Train anew.") from error
+        model = find_method(run.options["method"]).make(run.options["size"])
+        as_metanetwork(model).make_tables(run.result["scales"])
+        novelty = Novelty()
+        novelty.make_tables(run.result["kinds"])
+        calibration = reference.pop("calibration")
+        try:
+            model.load_state_dict(weights)
+            novelty.load_state_dict({k.removeprefix("novelty."): v for k, v in reference.items()})
+        except RuntimeError as error:
+            raise TaskError(
+                f"the weights in {folder} do not fit {run.options['method']}, size {run.options['size']}, of "
+                f"this version; they were made by version {run.version}. Train anew. ({error})"
+            ) from error
+        return cls(run, model.eval(), calibration, novelty)
+
+    @torch.no_grad()
+    def __call__(self, batch: Batch, *, level: float = LEVEL) -> list[Prediction]:
+        """Predictions for a batch, with intervals that hold the truth with probability `level`."""
+        accuracies = self.accuracies(batch)
+        low, high = interval(accuracies, self.calibration, level)
+        return [
+            Prediction(name, accuracy, below, above, strangeness.warning)
+            for name, accuracy, below, above, strangeness in zip(
+                batch.names,
+                accuracies.tolist(),
+                low.tolist(),
+                high.tolist(),
+                self.novelty.judge(batch),
+                strict=True,
+            )
+        ]
+
+    @torch.no_grad()
+    def accuracies(self, batch: Batch) -> Tensor:  # [B]
+        return self.model(batch).squeeze(-1).sigmoid()

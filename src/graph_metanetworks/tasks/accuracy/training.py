@@ -1,0 +1,211 @@
+"""Train a predictor of accuracy into a run folder."""
+
+from __future__ import annotations
+
+import csv
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, replace
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from graph_metanetworks.batch import Batch
+from graph_metanetworks.errors import TaskError
+from graph_metanetworks.nn.baselines.boosting import BoostedStatNN
+from graph_metanetworks.tasks.accuracy import intervals
+from graph_metanetworks.tasks.accuracy.data import LabelledZoo
+from graph_metanetworks.tasks.accuracy.methods import as_metanetwork, count_parameters, find_method
+from graph_metanetworks.tasks.accuracy.novelty import Novelty
+from graph_metanetworks.tasks.accuracy.options import Machine, Options
+from graph_metanetworks.tasks.accuracy.run_folder import (
+    LOCK,
+    MODEL,
+    PREDICTIONS,
+    REFERENCE,
+    RUN,
+    TUNING,
+    Run,
+    claim,
+    require_new,
+)
+from graph_metanetworks.tasks.accuracy.scores import scores
+from graph_metanetworks.tasks.accuracy.splits import Setting, Split
+from graph_metanetworks.tasks.accuracy.trainer import fit_by_gradient, is_first_process
+from graph_metanetworks.zoo import checksum
+from graph_metanetworks.zoo.lock import locked
+
+TASK = "accuracy"
+RATES = (1e-4, 5e-4, 1e-3, 5e-3, 1e-2)  # the paper's
+
+
+def train(data: LabelledZoo, out: Path, options: Options, machine: Machine | None = None) -> Run:
+    """Train into a new folder, or go on with an unfinished run that was started with the same options.
+
+    A folder with a finished run, another run or anything else is refused, and nothing in it is changed.
+    """
+    machine = machine or Machine()
+    split = Setting.parse(options.setting).split(data.networks.zoo.table, data.usable, options.seed)
+    with ExitStack() as held:
+        if is_first_process():
+            held.enter_context(locked(out))
+            run = claim(out, describe(data, options))
+            require_new(run, out)
+        else:
+            run = Run.load(out)
+        model, seconds, curve = _fit(data, split, options, out, machine)
+        if not is_first_process():
+            return run
+        result = _finish(model, data, split, options, out)
+        finished = replace(run, result={**result, "seconds": round(seconds, 2), **curve})
+        finished.save(out)
+    return finished
+
+
+def train_or_load(data: LabelledZoo, out: Path, options: Options, machine: Machine | None = None) -> Run:
+    """As `train`; a finished run of the same options is taken as it is. For programs of many runs."""
+    asked = describe(data, options)
+    if (out / RUN).exists():
+        there = Run.load(out)
+        if there.is_finished and not there.differences(asked):
+            return there
+    return train(data, out, options, machine)
+
+
+def tune(
+    data: LabelledZoo,
+    out: Path,
+    options: Options,
+    machine: Machine | None = None,
+    *,
+    rates: Sequence[float] = RATES,
+) -> Run:
+    """Train with each learning rate, in folders below `out`; the best by validation R² is copied."""
+    if (out / RUN).exists():
+        require_new(claim(out, Run.load(out)), out)
+    runs: dict[Path, Run] = {}
+    for rate in rates:
+        folder = out / TUNING / f"learning-rate-{rate:g}"
+        try:
+            runs[folder] = train_or_load(data, folder, replace(options, learning_rate=rate), machine)
+        except TaskError as error:
+            if "diverged" not in str(error):
+                raise
+    if not runs:
+        raise TaskError(f"training diverged with every learning rate: {', '.join(map(str, rates))}.")
+    best = max(runs, key=lambda folder: validation_score(runs[folder]))
+    if is_first_process():
+        shutil.copytree(best, out, dirs_exist_ok=True, ignore=shutil.ignore_patterns(LOCK))
+    return runs[best]
+
+
+def validation_score(run: Run) -> float:
+    assert run.result is not None
+    return float(run.result["scores"]["validation"]["r2"])
+
+
+def describe(data: LabelledZoo, options: Options) -> Run:
+    """What a run with these options on this zoo is, before it is trained."""
+    from graph_metanetworks import __version__
+
+    zoo = data.networks.zoo
+    indices = zoo.table["index"].to_numpy()
+    known = {
+        "folder": str(zoo.folder.resolve()),
+        "recipe": zoo.description.recipe,
+        "settings": zoo.description.settings,
+        "seed": zoo.description.seed,
+        "networks": len(zoo),
+        "indices": checksum.of_bytes(np.ascontiguousarray(indices).tobytes()),
+    }
+    return Run(TASK, __version__, options.as_json(), known)
+
+
+def _fit(
+    data: LabelledZoo, split: Split, options: Options, out: Path, machine: Machine
+) -> tuple[nn.Module, float, dict[str, Any]]:
+    """A trained model, how many seconds it took, and what is known of the way."""
+    method = find_method(options.method)
+    torch.manual_seed(options.seed)
+    model = method.make(options.size)
+    as_metanetwork(model).fit(networks_of(data, split.train, options.batch_size))
+    _check_takes_all(model, data, split)
+    if method.by_gradient:
+        points = fit_by_gradient(model, data, split, options, out, machine)
+        best = max(points, key=lambda point: point.val_r2)
+        return model, points[-1].seconds, {"best_round": best.round, "rounds": len(points)}
+    start = perf_counter()
+    assert isinstance(model, BoostedStatNN)
+    batches = networks_of(data, split.train, options.batch_size)
+    features = torch.cat([model.statistics(batch) for batch in batches])
+    model.grow(features, torch.from_numpy(data.labels[split.train]), seed=options.seed)
+    return model, perf_counter() - start, {}
+
+
+@torch.no_grad()
+def _check_takes_all(model: nn.Module, data: LabelledZoo, split: Split) -> None:
+    """A method that cannot take some architecture says so now, not after training."""
+    for positions in (split.validation, split.test):
+        _, first = np.unique(data.networks.architectures[positions], return_index=True)
+        for batch in networks_of(data, positions[first], len(first)):
+            model(batch)
+
+
+@torch.no_grad()
+def _finish(model: nn.Module, data: LabelledZoo, split: Split, options: Options, out: Path) -> dict[str, Any]:
+    """Measure everything that is to be known of a trained model, and write it down."""
+    size = options.batch_size
+    predicted = {part: predict_all(model, data, own, size) for part, own in split.parts().items()}
+    true = {part: torch.from_numpy(data.labels[own]) for part, own in split.parts().items()}
+    novelty = Novelty()
+    novelty.fit(
+        networks_of(data, split.train, size),
+        networks_of(data, split.train, size),
+        networks_of(data, split.validation, size),
+    )
+    calibration = intervals.residuals(predicted["validation"], true["validation"])
+    save_file(_tensors(model), out / MODEL)
+    save_file({"calibration": calibration, **_tensors(novelty, "novelty.")}, out / REFERENCE)
+    _write_predictions(out / PREDICTIONS, data, split, predicted)
+    return {
+        "parameters": count_parameters(model),
+        "excluded": int((~data.usable).sum()),
+        "sizes": {part: len(own) for part, own in split.parts().items()},
+        "scores": {part: asdict(scores(predicted[part], true[part])) for part in predicted},
+        "scales": list(as_metanetwork(model).scales),
+        "kinds": list(novelty.scales),
+    }
+
+
+@torch.no_grad()
+def predict_all(model: nn.Module, data: LabelledZoo, positions: np.ndarray, size: int) -> Tensor:  # [n]
+    """Predicted accuracies of networks of a zoo."""
+    model.eval()
+    return torch.cat(
+        [model(batch).squeeze(-1).sigmoid() for batch in networks_of(data, positions, size)]
+        or [torch.zeros(0)]
+    )
+
+
+def networks_of(data: LabelledZoo, positions: np.ndarray, size: int) -> Iterator[Batch]:
+    return (batch for batch, _ in data.in_batches(positions, size))
+
+
+def _tensors(module: nn.Module, prefix: str = "") -> dict[str, Tensor]:
+    return {prefix + name: value.clone().contiguous() for name, value in module.state_dict().items()}
+
+
+def _write_predictions(path: Path, data: LabelledZoo, split: Split, predicted: dict[str, Tensor]) -> None:
+    indices = data.networks.zoo.table["index"].to_numpy()
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(("index", "part", "true", "predicted"))
+        for part, positions in split.parts().items():
+            for position, value in zip(positions, predicted[part].tolist(), strict=True):
+                writer.writerow((indices[position], part, f"{data.labels[position]:.6f}", f"{value:.6f}"))

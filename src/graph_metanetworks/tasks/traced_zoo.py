@@ -1,0 +1,86 @@
+"""A zoo whose networks have their parameter graphs: traced once per architecture."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from functools import cached_property
+
+import numpy as np
+import torch
+from rich.progress import track
+from torch import Tensor
+
+from graph_metanetworks.batch import Batch, collate
+from graph_metanetworks.errors import TraceError, ZooError
+from graph_metanetworks.graph import ParameterGraph
+from graph_metanetworks.trace.tracer import trace
+from graph_metanetworks.zoo.zoo import Zoo, ZooNetwork
+
+
+class TracedZoo:
+    """The networks of a zoo as batches. Structure is kept in memory, weights are read as they are needed.
+
+    >>> traced = TracedZoo(Zoo.open("zoos/diverse"))  # doctest: +SKIP
+    >>> traced.batch([0, 5, 7])  # doctest: +SKIP
+    """
+
+    def __init__(self, zoo: Zoo, *, quiet: bool = True) -> None:
+        if not len(zoo):
+            raise ZooError(f"{zoo.folder} has no networks.")
+        self.zoo = zoo
+        self.graphs, self.architectures = _trace(zoo, quiet)  # [N] which graph each network has
+
+    def __len__(self) -> int:
+        return len(self.zoo)
+
+    def graph(self, position: int) -> ParameterGraph:
+        return self.graphs[self.architectures[position]]
+
+    def name(self, position: int) -> str:
+        """For messages: which network it is."""
+        return f"network {self.zoo[position].index} of {self.zoo.folder}"
+
+    def batch(self, positions: Sequence[int] | np.ndarray) -> Batch:
+        numbers = [int(position) for position in positions]
+        networks = [(self.graph(number), self.zoo[number].state_dict) for number in numbers]
+        return collate(networks, names=[self.name(number) for number in numbers])
+
+    @cached_property
+    def finite(self) -> np.ndarray:  # [N]
+        """Which networks have no weight that is NaN or infinite; reads all of them."""
+        return np.array([_is_finite(network.state_dict) for network in self.zoo])
+
+    @cached_property
+    def num_parameters(self) -> np.ndarray:  # [N]
+        """How many weights each network has."""
+        return np.array([graph.num_parameters for graph in self.graphs])[self.architectures]
+
+
+def trace_network(zoo: Zoo, network: ZooNetwork) -> ParameterGraph:
+    """The graph of a network, by the example of its recipe."""
+    config = network.config
+    # as it is initialised, not with its weights: those of a network that diverged cannot be run
+    fresh = zoo.recipe.build(config).eval()
+    try:
+        return trace(fresh, *zoo.recipe.example(config))
+    except TraceError as error:
+        raise type(error)(f"network {network.index} of {zoo.folder}: {error}") from error
+
+
+def _trace(zoo: Zoo, quiet: bool) -> tuple[tuple[ParameterGraph, ...], np.ndarray]:
+    shapes: dict[Hashable, int] = {}
+    first: list[ZooNetwork] = []
+    architectures = []
+    for network in zoo:
+        shape = zoo.recipe.shape(network.config)
+        if shape not in shapes:
+            shapes[shape] = len(shapes)
+            first.append(network)
+        architectures.append(shapes[shape])
+    shown = track(first, "tracing architectures", disable=quiet, transient=True)
+    return tuple(trace_network(zoo, network) for network in shown), np.array(architectures)
+
+
+def _is_finite(state_dict: dict[str, Tensor]) -> bool:
+    # a sum in float64 finds NaN and infinity without a temporary as large as the tensor
+    return all(bool(x.sum(dtype=torch.float64).isfinite()) for x in state_dict.values())

@@ -1,0 +1,97 @@
+"""The experiment's parts: spreads, rivals, probes, refusals."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+
+from graph_metanetworks.errors import TaskError
+from graph_metanetworks.experiments.accuracy import Cell, Plan, Results
+from graph_metanetworks.experiments.accuracy.cells import Refused
+from graph_metanetworks.experiments.accuracy.probes import stripes
+from graph_metanetworks.experiments.accuracy.results import Spread
+from graph_metanetworks.experiments.accuracy.rivals import (
+    as_features,
+    config_columns,
+    rival_predictions,
+    within_groups,
+)
+from graph_metanetworks.experiments.accuracy.trust import mean_tau
+from graph_metanetworks.tasks.accuracy.run_folder import Run
+from graph_metanetworks.tasks.accuracy.scores import scores
+from graph_metanetworks.tasks.accuracy.splits import Setting
+from graph_metanetworks.zoo.recipes.classifiers import VaryingCnns
+from scaled_networks import scaled_zoo
+
+
+def run(r2: float) -> Run:
+    found = {"networks": 9, "r2": r2, "tau": 0.5, "mae": 0.1}
+    result = {"scores": {"test": found}, "parameters": 1234, "seconds": 3.0, "sizes": {"train": 5}}
+    return Run("accuracy", "0", {"learning_rate": 1e-3}, {}, result)
+
+
+def test_the_table_has_means_and_deviations(tmp_path: Path) -> None:
+    plan = Plan(methods=("gmn", "statnn"), settings=("50",), seeds=3)
+    runs = {Cell("gmn", "50", seed): run(r2) for seed, r2 in enumerate((0.8, 0.9, 1.0))}
+    refused = {Cell("statnn", "50", seed): Refused("cannot take network 7") for seed in range(3)}
+    results = Results(plan, tmp_path, {**runs, **refused})
+    assert results.table().rows == [
+        ("GMN", "1,234", "0.900 ± 0.100", "0.500 ± 0.000"),
+        ("StatNN", "–", "–", "–"),
+    ]
+    assert results.refusals() == {"StatNN, 50 % for training": "cannot take network 7"}
+
+
+def test_one_run_has_no_deviation() -> None:
+    assert str(Spread.of([0.5])) == "0.500"
+    assert str(Spread.of([0.4, 0.6])) == "0.500 ± 0.141"
+
+
+def test_plans_are_checked() -> None:
+    assert len(list(Plan(methods=("gmn", "dmc"), settings=("50", "ood"), seeds=3).cells())) == 12
+    with pytest.raises(TaskError, match="at least one method"):
+        Plan(seeds=0)
+
+
+def test_rivals_know_hyper_parameters_and_losses_only(tmp_path: Path) -> None:
+    zoo = scaled_zoo(tmp_path, 120)
+    table, labels = zoo.table, zoo.table["test_accuracy"].to_numpy()
+    assert config_columns(table) == ["family", "hidden", "size", "rate"]
+    split = Setting.parse("50").split(table, np.ones(120, dtype=bool), 0)
+    found = rival_predictions(table, labels, split)
+    assert list(found) == ["hyper-parameters", "training loss", "both"]
+    for predicted in found.values():  # the size of weights decides, and so does the loss
+        own = scores(torch.from_numpy(predicted), torch.from_numpy(labels[split.test]))
+        assert own.r2 > 0.8
+
+
+def test_names_become_numbers() -> None:
+    table = pa.table(
+        {"optimizer": ["sgd", "adam", "sgd"], "rate": [0.1, 0.2, 0.3], "flip": [True, False, True]}
+    )
+    assert as_features(table, ["optimizer", "rate", "flip"]).tolist() == [
+        [1, 0.1, 1],
+        [0, 0.2, 0],
+        [1, 0.3, 1],
+    ]
+
+
+def test_scores_within_groups() -> None:
+    true = np.linspace(0, 1, 30)
+    groups = np.array(["a"] * 10 + ["b"] * 15 + ["c"] * 5)
+    predicted = np.where(groups == "b", 1 - true, true)
+    found = within_groups(predicted, true, groups)
+    assert {name: own.tau for name, own in found.items()} == {"a": 1.0, "b": -1.0}  # c has too few
+    assert mean_tau(found) == pytest.approx((10 - 15) / 25)
+    assert np.isnan(mean_tau({}))
+
+
+def test_stripes_can_be_learned() -> None:
+    recipe = VaryingCnns("digits", epochs=2)
+    other = VaryingCnns(stripes(recipe), epochs=2)
+    assert other.task == recipe.task
+    config = recipe.draw(torch.Generator().manual_seed(3))
+    (trained,) = other.train([config], [0], lambda share: None)
+    assert trained.metrics["train_accuracy"] > 0.2  # chance is 0.1

@@ -1,0 +1,75 @@
+"""Splits: the paper's sizes, no network twice, nothing large seen before the test in the setting ood."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graph_metanetworks.errors import TaskError
+from graph_metanetworks.tasks.accuracy.splits import Setting
+
+
+def table(count: int) -> pa.Table:
+    generator = np.random.default_rng(count)
+    families = generator.choice(["cnn", "vit"], count)
+    hidden = np.where(
+        families == "cnn", generator.choice([24, 28, 32], count), generator.choice([32, 48], count)
+    )
+    return pa.table({"family": families, "hidden": hidden})
+
+
+@given(st.integers(80, 400), st.sampled_from(["50", "5", "80", "12.5", "ood"]), st.integers(0, 9))
+def test_parts_share_nothing(count: int, name: str, seed: int) -> None:
+    usable = np.random.default_rng(seed).random(count) < 0.9
+    parts = Setting.parse(name).split(table(count), usable, seed).parts()
+    together = np.concatenate(list(parts.values()))
+    assert len(set(together.tolist())) == len(together)
+    assert sorted(together.tolist()) == np.flatnonzero(usable).tolist()
+    assert all(len(own) and (np.diff(own) > 0).all() for own in parts.values())
+
+
+def test_the_papers_sizes() -> None:
+    count = 30_000
+    everything = np.ones(count, dtype=bool)
+    half, twentieth = (Setting.parse(name).split(table(count), everything, 0) for name in ("50", "5"))
+    assert [len(own) for own in half.parts().values()] == [15_000, 2_000, 13_000]
+    assert [len(own) for own in twentieth.parts().values()] == [1_500, 2_000, 26_500]
+
+
+def test_ood_tests_on_larger_networks_only() -> None:
+    known = table(600)
+    split = Setting.parse("ood").split(known, np.ones(600, dtype=bool), 0)
+    hidden, family = known["hidden"].to_numpy(), np.array(known["family"].to_pylist())
+    for part, sizes in (
+        ("train", {("cnn", 24), ("vit", 32)}),
+        ("validation", {("cnn", 24), ("vit", 32)}),
+        ("test", {("cnn", 28), ("cnn", 32), ("vit", 48)}),
+    ):
+        own = split.parts()[part]
+        assert set(zip(family[own].tolist(), hidden[own].tolist(), strict=True)) == sizes
+
+
+def test_seeds_give_other_splits() -> None:
+    usable = np.ones(200, dtype=bool)
+    first, again, other = (Setting.parse("50").split(table(200), usable, seed) for seed in (0, 0, 1))
+    assert np.array_equal(first.train, again.train) and not np.array_equal(first.train, other.train)
+
+
+def test_ood_needs_several_sizes() -> None:
+    one = pa.table({"family": ["cnn"] * 90, "hidden": [24] * 90})
+    with pytest.raises(TaskError, match=r"cnn with 24 only.*Choose a percentage"):
+        Setting.parse("ood").split(one, np.ones(90, dtype=bool), 0)
+    with pytest.raises(TaskError, match="column 'hidden', which this zoo has not"):
+        Setting.parse("ood").split(one.drop_columns(["hidden"]), np.ones(90, dtype=bool), 0)
+
+
+@pytest.mark.parametrize("name", ["0", "100", "half", "-5", ""])
+def test_unknown_settings(name: str) -> None:
+    with pytest.raises(TaskError, match="there is no setting"):
+        Setting.parse(name)
+
+
+def test_too_few_networks() -> None:
+    with pytest.raises(TaskError, match="9 networks are too few for the setting 5"):
+        Setting.parse("5").split(table(9), np.ones(9, dtype=bool), 0)

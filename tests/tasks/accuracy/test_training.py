@@ -1,0 +1,166 @@
+"""Training: it learns, it resumes as if it had never stopped, and it overwrites nothing."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from graph_metanetworks.errors import TaskError
+from graph_metanetworks.tasks.accuracy import METHODS, LabelledZoo, Machine, Options, Predictor, train, tune
+from graph_metanetworks.tasks.accuracy.callbacks import Curve
+from graph_metanetworks.tasks.accuracy.methods import BUDGETS, count_parameters
+from graph_metanetworks.tasks.accuracy.run_folder import RUN, Run
+from tasks.accuracy.conftest import QUICK
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+@pytest.mark.parametrize("method", ["statnn", "statnn-boosting", "deepsets"])
+def test_methods_learn(method: str, data: LabelledZoo, tmp_path: Path) -> None:
+    options = replace(QUICK, method=method, steps=80, rounds=4, learning_rate=5e-3)
+    run = train(data, tmp_path / "run", options)
+    assert run.result and run.result["scores"]["test"]["r2"] > 0.5
+
+
+@pytest.mark.slow
+def test_the_metanetwork_learns(data: LabelledZoo, tmp_path: Path) -> None:
+    run = train(
+        data, tmp_path / "run", replace(QUICK, steps=200, rounds=10, batch_size=16, learning_rate=1e-3)
+    )
+    assert run.result and run.result["scores"]["test"]["r2"] > 0.5
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("size", ["small", "paper"])
+def test_sizes_are_near_their_budget(method: str, size: str, data: LabelledZoo) -> None:
+    if not METHODS[method].by_gradient or method == "statnn":  # its size grows with the tensors of a zoo
+        pytest.skip("has no budget of parameters")
+    assert count_parameters(METHODS[method].make(size)) == pytest.approx(BUDGETS[size], rel=0.2)
+
+
+class Killed(Exception):
+    pass
+
+
+@pytest.mark.parametrize("method", ["gmn", "dmc"])
+def test_a_resumed_run_is_as_if_never_stopped(
+    method: str, data: LabelledZoo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = replace(QUICK, method=method, patience=4)
+    whole = train(data, tmp_path / "whole", options)
+    with monkeypatch.context() as patched:
+        after_a_round = Curve.on_train_epoch_end
+
+        def dies(self: Curve, trainer, module) -> None:
+            after_a_round(self, trainer, module)
+            if len(self.points) == 2:  # before the second checkpoint is written
+                raise Killed
+
+        patched.setattr(Curve, "on_train_epoch_end", dies)
+        with pytest.raises(Killed):
+            train(data, tmp_path / "stopped", options)
+    assert not Run.load(tmp_path / "stopped").is_finished
+    with pytest.raises(TaskError, match="is not finished"):
+        Predictor.load(tmp_path / "stopped")
+    resumed = train(data, tmp_path / "stopped", options)
+    first, second = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "stopped"))
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    assert whole.result and resumed.result and whole.result["scores"] == resumed.result["scores"]
+    curves = [(tmp_path / name / "curve.csv").read_text().splitlines() for name in ("whole", "stopped")]
+    assert len(curves[0]) == len(curves[1]) == 1 + options.rounds
+    for one, other in zip(*curves, strict=True):  # all but the seconds
+        assert one.split(",")[:2] + one.split(",")[3:] == other.split(",")[:2] + other.split(",")[3:]
+
+
+def test_training_depends_on_the_seed_only(data: LabelledZoo, run_folder: Path, tmp_path: Path) -> None:
+    train(data, tmp_path / "again", QUICK)
+    train(data, tmp_path / "other", replace(QUICK, seed=1))
+    weights = [
+        load_file(f / "model.safetensors") for f in (run_folder, tmp_path / "again", tmp_path / "other")
+    ]
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+    assert not all(torch.equal(weights[0][name], weights[2][name]) for name in weights[0])
+
+
+def test_a_finished_run_is_not_touched(data: LabelledZoo, run_folder: Path) -> None:
+    before = contents(run_folder)
+    with pytest.raises(TaskError, match="finished run of the same options: nothing was changed"):
+        train(data, run_folder, QUICK)
+    with pytest.raises(TaskError, match=r"holds another run: seed: 0, not 1.*Nothing was changed"):
+        train(data, run_folder, replace(QUICK, seed=1))
+    assert contents(run_folder) == before
+
+
+def test_other_folders_are_not_touched(data: LabelledZoo, tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("precious")
+    with pytest.raises(TaskError, match=r"is not empty and holds no run \(thesis.tex\)"):
+        train(data, tmp_path, QUICK)
+    assert (tmp_path / "thesis.tex").read_text() == "precious" and not (tmp_path / RUN).exists()
+
+
+def test_a_run_of_another_format_is_refused(run_folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(run_folder, tmp_path / "old")
+    content = json.loads((tmp_path / "old" / RUN).read_text())
+    (tmp_path / "old" / RUN).write_text(json.dumps(content | {"format": 0, "version": "0.0.1"}))
+    with pytest.raises(
+        TaskError, match=r"format 0, made by version 0\.0\.1, and this version reads format 1"
+    ):
+        Predictor.load(tmp_path / "old")
+
+
+def test_a_run_is_not_continued_by_another_version(data: LabelledZoo, tmp_path: Path) -> None:
+    asked = train(data, tmp_path / "run", replace(QUICK, method="statnn-boosting"))
+    replace(asked, version="0.0.1", result=None).save(tmp_path / "run")
+    with pytest.raises(TaskError, match=r"version of graph_metanetworks: 0\.0\.1"):
+        train(data, tmp_path / "run", replace(QUICK, method="statnn-boosting"))
+
+
+def test_tuning_takes_the_best_rate(data: LabelledZoo, tmp_path: Path) -> None:
+    options = replace(QUICK, method="statnn", learning_rate=None)
+    run = tune(data, tmp_path / "run", options, rates=(1e-5, 5e-3))
+    assert run.options["learning_rate"] == 5e-3
+    assert Predictor.load(tmp_path / "run").run == run
+    assert sorted(p.name for p in (tmp_path / "run" / "tuning").iterdir()) == [
+        "learning-rate-0.005",
+        "learning-rate-1e-05",
+    ]
+
+
+def test_early_stopping(data: LabelledZoo, tmp_path: Path) -> None:
+    options = replace(QUICK, method="statnn", rounds=12, patience=2, learning_rate=1e-9)
+    run = train(data, tmp_path / "run", options)
+    assert run.result and run.result["rounds"] < 12
+
+
+def test_squared_error_and_tensorboard(data: LabelledZoo, tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    options = replace(QUICK, method="deepsets", loss="mse")
+    train(data, tmp_path / "run", options, Machine(loggers=("csv", "tensorboard")))
+    assert list((tmp_path / "run" / "logs" / "csv").rglob("metrics.csv"))
+    assert list((tmp_path / "run" / "logs" / "tensorboard").rglob("events*"))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"method": "resnet"}, "no method 'resnet'; there are gmn"),
+        ({"size": "huge"}, "no size 'huge'"),
+        ({"loss": "mae"}, "no loss 'mae'"),
+        ({"steps": 10, "rounds": 3}, "cannot be cut into 3 equal rounds"),
+        ({"batch_size": 0}, "batch_size must be at least 1"),
+    ],
+)
+def test_bad_options(options: dict, message: str) -> None:
+    with pytest.raises(TaskError, match=message):
+        Options(**options)
+
+
+def test_a_logger_that_is_not_installed(data: LabelledZoo, tmp_path: Path) -> None:
+    with pytest.raises(TaskError, match="no logger neptune"):
+        Machine(loggers=("neptune",))
