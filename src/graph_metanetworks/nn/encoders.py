@@ -168,7 +168,7 @@ class EdgeEncoder(nn.Module):
         first, *rest = zip(columns, weights[0].unbind(), strict=True)
         states = torch.addcmul(base, *first)
         for column, weight in rest:  # so few columns: faster than a product
-            states.addcmul_(column, weight)
+            states = torch.addcmul(states, column, weight)  # not in place: vmap has no rule for that
         return states
 
 

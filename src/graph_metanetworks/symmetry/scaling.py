@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, vstack
 from torch import Tensor
 
 from graph_metanetworks.errors import StateDictMismatch
@@ -24,36 +22,16 @@ class Units:
 
     parameters: Mapping[str, Unknowns]
     solution: Solution
+    idle: int  # choices that cancel: a scale along one dimension, its inverse along another
 
-    @cached_property
+    @property
     def count(self) -> int:
-        """How many may be chosen freely, not counting choices that change no weight.
-
-        Along two dimensions of one parameter, a scale and its inverse cancel.
-        """
-        effects = [_effect(self.solution, own) for own in self.parameters.values()]
-        changed = np.zeros(self.solution.free, dtype=bool)
-        for effect in effects:
-            if self.solution.modulo is not None:
-                effect.data %= self.solution.modulo
-            changed[effect.tocoo().col[effect.data != 0]] = True
-        return int(changed.sum())
+        """How many may be chosen freely, not counting choices that change no weight."""
+        return self.solution.free - self.idle
 
     def along(self, name: str, dimension: int) -> bool:
         """Whether anything varies along a dimension of a parameter."""
         return self.solution.matrix[self.parameters[name][dimension]].nnz > 0
-
-
-def _effect(solution: Solution, unknowns: Unknowns) -> csr_array:
-    """What each free unknown does to a parameter: differences along each dimension, and the first element."""
-    along = [solution.matrix[own] for own in unknowns if len(own) > 1]
-    if not along:
-        return csr_array((0, solution.free))
-    first = sum((own[:1] for own in along[1:]), start=along[0][:1])
-    differences = [own[1:] - own[:-1] for own in along]
-    effect = csr_array(vstack([first, *differences]))
-    effect.eliminate_zeros()
-    return effect
 
 
 @dataclass(frozen=True, eq=False)

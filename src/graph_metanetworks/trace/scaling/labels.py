@@ -98,7 +98,20 @@ class System:
         self._equations.append(np.unique(np.stack(columns, axis=1), axis=0))
 
     def solve(self, mode: str) -> Solution:
-        return solve(self._count, self._equations, modulo=2 if mode == "sign" else None)
+        return self._solved(self._equations, mode)
+
+    def choices_without_effect(self, parameters: Iterable[Sequence[Tensor]], mode: str) -> int:
+        """How many choices change no weight: constant along each dimension of a parameter, 1 in all."""
+        demanded = list(self._equations)
+        for own in parameters:
+            vectors = [vector.numpy() for vector in own if len(vector) > 1]
+            demanded += [np.stack([v[1:], -v[:-1]], axis=1) for v in vectors]
+            if vectors:
+                demanded.append(np.array([[v[0] for v in vectors]]))
+        return self._solved(demanded, mode).free
+
+    def _solved(self, equations: list[np.ndarray], mode: str) -> Solution:
+        return solve(self._count, equations, modulo=2 if mode == "sign" else None)
 
 
 def _overlapping(labels: Sequence[Tensor]) -> list[list[Tensor]]:

@@ -119,7 +119,8 @@ class _Reading:
             for key, own in self.unknowns.items()
             for name in names[key]
         }
-        return Units(unknowns, self.system.solve(self.mode))
+        idle = self.system.choices_without_effect(self.unknowns.values(), self.mode)
+        return Units(unknowns, self.system.solve(self.mode), idle)
 
     def value(self, ref: TensorRef) -> Labels:
         if ref.key not in self.values:
