@@ -1,8 +1,7 @@
 """The symmetry group of a graph, and its elements."""
 
-from collections from copy import deepcopy
-
-import Counter
+from collections import Counter
+from copy import deepcopy
 from math import exp, factorial
 
 import pytest
