@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import graph_metanetworks as gmn
-from permuted import NAMES, assert_equivariant
+from permuted import NAMES, assert_equivariant, many
 from traced import traced
 
 HIDDEN = 8
@@ -51,7 +51,7 @@ def test_they_are_message_passing(options):
     same = gmn.GraphMetanetwork(HIDDEN, level="edge", blocks=parts, **options).double()
     same.load_state_dict(net.state_dict(), strict=False)
     same.node_encoder, same.edge_encoder, same.readout = net.node_encoder, net.edge_encoder, net.readout
-    batch = gmn.collate([(traced(name).graph, traced(name).model.double().state_dict()) for name in NAMES])
+    batch = many(NAMES)
     torch.testing.assert_close(same(batch), net(batch))
 
 
@@ -81,4 +81,4 @@ def test_a_global_feature_must_be_there():
     case = traced("mlp-relu")
     net = gmn.GraphMetanetwork(HIDDEN, blocks=[gmn.nn.GlobalUpdate(lambda u, nodes, edges: u)])
     with pytest.raises(ValueError, match="global_feature=True"):
-        net(gmn.collate([(case.graph, case.model.float().state_dict())]))
+        net(gmn.collate([(case.graph, case.model.state_dict())]))
