@@ -69,7 +69,7 @@ def rate(step: int, steps: int) -> float:
     """The factor of the learning rate.
 
     >>> [round(rate(step, 100), 3) for step in (0, 4, 5, 50, 99)]
-    [0.2, 1.0, 1.0, 0.54, 0.0]
+    [0.2, 1.0, 1.0, 0.541, 0.0]
     """
     warmup = max(1, round(WARMUP * steps))
     if step < warmup:
