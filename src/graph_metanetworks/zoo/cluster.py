@@ -6,6 +6,7 @@ import logging
 import sys
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any
 
 from graph_metanetworks.errors import ZooError
@@ -55,7 +56,7 @@ def _result(ray: Any, done: Any) -> tuple[int, Shard]:
 @contextmanager
 def _connected(address: str) -> Iterator[Any]:
     try:
-        import ray
+        ray = import_module("ray")  # an extra, so it may not be there
     except ImportError as error:
         raise ZooError(
             "--ray needs Ray, which is not installed: pip install 'graph_metanetworks[ray]'."
