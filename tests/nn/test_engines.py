@@ -171,6 +171,36 @@ def test_threads_of_the_stream_change_nothing(workers, monkeypatch):
     assert torch.get_num_threads() == threads
 
 
+def test_gradients_of_threads_are_those_of_one_and_always_the_same(monkeypatch):
+    set_plan(monkeypatch, "small stream")
+    batch = gmn.collate(mixed()).to(torch.float64)
+    net = gmn.GraphMetanetwork(16, 2, aggregation="mean", global_feature=True).double()
+
+    def gradients(workers: int) -> list[Tensor]:
+        loss = net(batch, "stream", workers=workers).square().sum()
+        return [*torch.autograd.grad(loss, [*net.parameters()], allow_unused=True)]
+
+    one, three, again = gradients(1), gradients(3), gradients(3)
+    torch.testing.assert_close(three, one, rtol=1e-11, atol=1e-11)
+    assert all(a is b or torch.equal(a, b) for a, b in zip(three, again, strict=True))
+
+
+def test_what_fails_in_a_thread_ends_the_run(monkeypatch):
+    set_plan(monkeypatch, "small stream")
+    net = gmn.GraphMetanetwork(16, 2)
+    batch = gmn.collate(mixed())
+    threads, calls = torch.get_num_threads(), []
+
+    def updated(*_):
+        calls.append(1)
+        raise RuntimeError("out of luck")
+
+    monkeypatch.setattr(net.blocks[0], "updated", updated)
+    with pytest.raises(RuntimeError, match="out of luck"), torch.no_grad():
+        net(batch, "stream", workers=3)
+    assert torch.get_num_threads() == threads and len(calls) <= 3
+
+
 def test_the_engine_of_the_constructor_is_used():
     net = gmn.GraphMetanetwork(16, 2, engine="stream")
     seen = []

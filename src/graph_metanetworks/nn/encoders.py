@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from graph_metanetworks.batch import Batch
 from graph_metanetworks.graph import MAX_POSITIONS, ParameterGraph
 from graph_metanetworks.nn.engine.panel import Panel
+from graph_metanetworks.nn.engine.scratch import room
 from graph_metanetworks.nn.state import graph_degrees
 from graph_metanetworks.nn.vocabulary import Vocabulary
 
@@ -165,10 +166,9 @@ class EdgeEncoder(nn.Module):
         for octave in range(self.fourier):
             features += [(2**octave * pi * scaled).sin(), (2**octave * pi * scaled).cos()]
         columns = [column for feature in features for column in feature.split(1, dim=-1)]
-        first, *rest = zip(columns, weights[0].unbind(), strict=True)
-        states = torch.addcmul(base, *first)
-        for column, weight in rest:  # so few columns: faster than a product
-            states = torch.addcmul(states, column, weight)  # not in place: vmap has no rule for that
+        states, out = base, room("states", scaled, base.shape[-1])
+        for column, weight in zip(columns, weights[0].unbind(), strict=True):  # so few: faster than a product
+            states = torch.addcmul(states, column, weight, out=out)
         return states
 
 

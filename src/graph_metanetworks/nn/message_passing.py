@@ -8,9 +8,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from graph_metanetworks.nn.engine.scratch import room
 from graph_metanetworks.nn.engine.sweep import Found, Terms
-from graph_metanetworks.nn.mlp import Mlp, product
-from graph_metanetworks.nn.norm import RmsNorm, inverse_rms
+from graph_metanetworks.nn.mlp import Mlp, add_product, product
+from graph_metanetworks.nn.norm import RmsNorm, normed
 from graph_metanetworks.nn.state import Links, State
 
 Aggregation = Literal["mean", "sum", "max", "fan"]
@@ -86,13 +87,13 @@ class MessagePassing(nn.Module):
 
     def messages(self, edges: Tensor, ends: Terms, weights: list[Tensor]) -> Found:
         """Messages to each edge's target and, if two-way, to its source, before the last linear layer."""
-        factor = inverse_rms(edges)
-        pooled = edges * factor if self.global_update is not None else None
-        own = product(edges, weights[0]).mul_(factor)
+        states, inner = normed(edges), len(weights[0])
+        own = product(states, weights[0], out=room("inner", edges, inner))
+        pooled = states if self.global_update is not None else None
         if not self.two_way:
             return Found(to_target=own.add_(ends.source).add_(ends.target).relu_(), pooled=pooled)
         (from_source, to_source), (to_target, from_target) = (end.chunk(2, -1) for end in ends)
-        along = (own + from_source).add_(to_target).relu_()
+        along = torch.add(own, from_source, out=room("along", edges, inner)).add_(to_target).relu_()
         against = own.add_(to_source).add_(from_target).relu_()
         return Found(to_target=along, to_source=against, pooled=pooled)
 
@@ -116,9 +117,10 @@ class MessagePassing(nn.Module):
     def updated(self, edges: Tensor, ends: Terms, weights: list[Tensor]) -> Tensor:
         """The edges' next states."""
         first, second = weights
-        inner = product(edges, first).mul_(inverse_rms(edges))
-        change = product(inner.add_(ends.source).add_(ends.target).relu_(), second)
-        return change.to(edges.dtype).add_(edges)  # in place: allocating is what takes time here
+        place = room("inner", edges, len(first))
+        ends_sum = torch.add(ends.source, ends.target.expand(*edges.shape[:-1], -1), out=place)
+        inner = add_product(ends_sum, normed(edges), first, out=place).relu_()
+        return add_product(edges, inner, second, out=room("states", edges, edges.shape[-1]))
 
     # -------------------------------------------------------------- nodes and the global feature
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import torch.nn.functional as F
+import torch
 from torch import Tensor, nn
 
 
@@ -18,6 +18,15 @@ class Mlp(nn.Module):
         return self.second(self.first(x).relu())
 
 
-def product(edges: Tensor, weight: Tensor) -> Tensor:
+def product(edges: Tensor, weight: Tensor, out: Tensor | None = None) -> Tensor:
     """A linear layer on states of any shape as one flat product; torch may choose a batched one: slower."""
-    return F.linear(edges.flatten(0, -2), weight).view(*edges.shape[:-1], -1)
+    flat = None if out is None else out.flatten(0, -2)
+    return torch.mm(edges.flatten(0, -2), weight.t(), out=flat).view(*edges.shape[:-1], -1)
+
+
+def add_product(states: Tensor, edges: Tensor, weight: Tensor, out: Tensor | None = None) -> Tensor:
+    """States plus a linear layer on others; `out` may be `states` itself."""
+    if out is None:
+        return product(edges, weight).to(states.dtype).add_(states)
+    torch.addmm(states.flatten(0, -2), edges.flatten(0, -2), weight.t(), out=out.flatten(0, -2))
+    return out

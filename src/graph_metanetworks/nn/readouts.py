@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from graph_metanetworks.batch import Batch
 from graph_metanetworks.nn.engine.panel import Panel
 from graph_metanetworks.nn.mlp import Mlp, product
-from graph_metanetworks.nn.norm import RmsNorm, inverse_rms
+from graph_metanetworks.nn.norm import RmsNorm, normed
 from graph_metanetworks.nn.state import Links, State
 from graph_metanetworks.nn.vocabulary import Vocabulary
 
@@ -51,7 +51,7 @@ class PooledEdges(Readout):
         return [self.norm.weight]
 
     def cell(self, edges: Tensor, weights: list[Tensor]) -> Tensor:
-        return (edges * inverse_rms(edges)).mul_(weights[0])
+        return normed(edges).mul_(weights[0])
 
     def finish(self, pooled: Tensor, batch: Batch) -> Tensor:
         """The result `[B, out]` from sums `[segments, width]`."""
@@ -164,7 +164,7 @@ class EachEdge(Readout):
 
     def cell(self, edges: Tensor, weights: list[Tensor]) -> Tensor:
         weight, bias = weights
-        return torch.addcmul(bias, product(edges, weight), inverse_rms(edges))
+        return product(normed(edges), weight).add_(bias)
 
     def finish(self, result: Tensor, panel: Panel, batch: Batch) -> Tensor:
         """The result on a panel, `[*shape, out]`."""

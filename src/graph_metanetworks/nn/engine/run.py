@@ -18,7 +18,7 @@ from torch._functorch.pyfunctorch import retrieve_all_functorch_interpreters
 from graph_metanetworks.batch import Batch
 from graph_metanetworks.nn.encoders import EdgeEncoder
 from graph_metanetworks.nn.engine.panel import Panel, Where, arrange, rows
-from graph_metanetworks.nn.engine.sweep import Found, Sweep, Swept, Terms, run
+from graph_metanetworks.nn.engine.sweep import Found, Shares, Sweep, Swept, Terms, alone, run
 from graph_metanetworks.nn.message_passing import MessagePassing
 from graph_metanetworks.nn.readouts import EachEdge, PooledEdges
 from graph_metanetworks.nn.state import Links, State, degrees, node_network
@@ -37,7 +37,7 @@ class Plan:
     at_once_below: int  # numbers: if edge states have fewer, autograd keeps what it wants of whole panels
     piece: int  # numbers in the edge states of a piece
     regions: Callable[[tuple[int, ...], int], Iterator[Where]]  # how panels are cut into pieces
-    workers: Callable = map
+    shares: Shares = alone
 
 
 BLOCKS = Plan(
@@ -187,7 +187,7 @@ class _Edges:
             piece=max(1, plan.piece // self.hidden),
             regions=plan.regions,
             maximum=maximum,
-            workers=plan.workers,
+            shares=plan.shares,
         )
         on_edges = self.first if states is None else [[own] for own in states]
         on_nodes = [terms for _, terms in self.behind] + (ends or [])

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections import deque
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from rich.console import Console
@@ -14,40 +13,47 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from graph_metanetworks.nn.engine.panel import tiles
 from graph_metanetworks.nn.engine.run import Plan
+from graph_metanetworks.nn.engine.sweep import Place, Result
 
 
 @dataclass(frozen=True)
-class Workers:
-    """A `map` over threads that keeps order, with few results in flight.
+class Threads:
+    """Each thread takes every so many pieces, so that the order of sums is always the same.
 
-    Each thread has one torch thread: the products of a piece are too small to be shared between threads.
+    Each has one torch thread: the products of a piece are too small to be shared between threads.
     """
 
     count: int
     progress: bool = False
 
-    def __call__(self, function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
-        items = list(items)
+    def __call__(self, work: Callable[[Iterable[Place]], Result], places: Iterable[Place]) -> list[Result]:
+        todo = list(places)
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        bar = Progress(*columns, disable=not (self.progress and Console().is_terminal), transient=True)
+        stopped = threading.Event()
+
+        def share(start: int) -> Iterator[Place]:
+            for place in todo[start :: self.count]:
+                if stopped.is_set():
+                    return
+                yield place
+                bar.advance(task)
+
+        def run(start: int) -> Result:
+            try:
+                return work(share(start))
+            except BaseException:
+                stopped.set()
+                raise
+
         before = torch.get_num_threads()
         torch.set_num_threads(1)  # here too: what a worker sets does not reach the libraries that torch calls
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        shown = self.progress and Console().is_terminal
-        bar = Progress(*columns, disable=not shown, transient=True)
         with bar, ThreadPoolExecutor(self.count, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-            task = bar.add_task("sweep", total=len(items))
-            waiting: deque = deque()
+            task = bar.add_task("sweep", total=len(todo))
             try:
-                for item in items:
-                    waiting.append(pool.submit(function, item))
-                    if len(waiting) > 2 * self.count:
-                        yield waiting.popleft().result()
-                        bar.advance(task)
-                while waiting:
-                    yield waiting.popleft().result()
-                    bar.advance(task)
+                return list(pool.map(run, range(self.count)))
             finally:
-                for future in waiting:
-                    future.cancel()
+                stopped.set()
                 torch.set_num_threads(before)
 
 
@@ -56,12 +62,12 @@ STREAM = Plan(
     stacks_blocks=False,
     list_below=1_000,
     at_once_below=0,
-    piece=1 << 20,
+    piece=1 << 19,
     regions=tiles,
-    workers=Workers(1),
+    shares=Threads(1),
 )
 
 
 def streaming(workers: int | None = None, progress: bool = False) -> Plan:
     """The plan with one worker per core, or as many as given."""
-    return replace(STREAM, workers=Workers(workers or torch.get_num_threads(), progress))
+    return replace(STREAM, shares=Threads(workers or torch.get_num_threads(), progress))

@@ -8,15 +8,17 @@ again. Memory is therefore that of the results, whatever the cell does inside.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
 from graph_metanetworks.nn.engine.panel import Panel, Where, cut
+from graph_metanetworks.nn.engine.scratch import Scratch
 
 
 class Found(NamedTuple):
@@ -38,6 +40,23 @@ class Terms(NamedTuple):
 Cell = Callable[[list[Tensor], list[Terms], list[Tensor]], Found]
 
 
+Place = tuple[int, Where]  # of a piece: a panel, and where in it
+Result = TypeVar("Result")
+
+
+class Shares(Protocol):
+    """How pieces are shared out between workers: what each worker makes of its share."""
+
+    def __call__(
+        self, work: Callable[[Iterable[Place]], Result], places: Iterable[Place], /
+    ) -> list[Result]: ...
+
+
+def alone(work: Callable[[Iterable[Place]], Result], places: Iterable[Place]) -> list[Result]:
+    """One worker."""
+    return [work(places)]
+
+
 @dataclass(frozen=True, eq=False)
 class Sweep:
     """What to run, on what, and how large the sums are."""
@@ -50,7 +69,7 @@ class Sweep:
     piece: int  # edges
     regions: Callable[[tuple[int, ...], int], Iterator[Where]]  # how panels are cut
     maximum: bool = False  # messages are reduced by their maximum instead of their sum
-    workers: Callable[[Callable, Iterator], Iterator] = map
+    shares: Shares = alone
 
 
 class Swept(NamedTuple):
@@ -96,20 +115,30 @@ class _Sums:
 
     def add(self, found: Found, indices: tuple[Tensor, Tensor, Tensor]) -> None:
         """Terms that `_reduced` has summed over a piece."""
-        for index, terms in zip(indices[:2], (found.to_target, found.to_source), strict=True):
+        target, source, segment = (index.reshape(-1) for index in indices)
+        for index, terms in ((target, found.to_target), (source, found.to_source)):
             if terms is not None:
-                if self.nodes is None:
-                    self.nodes = _zeros(self.sweep.num_nodes, terms)
-                terms = terms.to(self.nodes.dtype)
-                if self.sweep.maximum:  # messages are not negative, so zero is where maxima start
-                    rows = index.reshape(-1, 1).expand_as(terms)
-                    self.nodes = self.nodes.scatter_reduce(0, rows, terms, "amax")
-                else:
-                    self.nodes.index_add_(0, index.reshape(-1), terms)
+                self._add_nodes(index, terms)
         if found.pooled is not None:
             if self.pooled is None:
                 self.pooled = _zeros(self.sweep.num_segments, found.pooled)
-            self.pooled.index_add_(0, indices[2].reshape(-1), found.pooled.to(self.pooled.dtype))
+            self.pooled.index_add_(0, segment, found.pooled.to(self.pooled.dtype))
+
+    def _add_nodes(self, index: Tensor, terms: Tensor) -> None:
+        if self.nodes is None:
+            self.nodes = _zeros(self.sweep.num_nodes, terms)
+        terms = terms.to(self.nodes.dtype)
+        if self.sweep.maximum:  # messages are not negative, so zero is where maxima start
+            self.nodes = self.nodes.scatter_reduce(0, index[:, None].expand_as(terms), terms, "amax")
+        else:
+            self.nodes.index_add_(0, index, terms)
+
+    def join(self, other: _Sums) -> None:
+        """What another worker found."""
+        if other.nodes is not None and self.nodes is not None:
+            self.nodes = self.nodes.max(other.nodes) if self.sweep.maximum else self.nodes.add_(other.nodes)
+        if other.pooled is not None and self.pooled is not None:
+            self.pooled.add_(other.pooled)
 
 
 def _zeros(rows: int, terms: Tensor) -> Tensor:
@@ -134,6 +163,8 @@ def _reduce(terms: Tensor, index: Tensor, maximum: bool) -> Tensor:
     dims = [d for d, length in enumerate(index.shape) if length == 1 and terms.shape[d] != 1]
     if dims:
         terms = terms.amax(dims, keepdim=True) if maximum else terms.sum(dims, keepdim=True)
+    else:
+        terms = terms.clone()  # they may lie in memory that the next piece uses
     return terms.reshape(-1, terms.shape[-1])
 
 
@@ -150,7 +181,7 @@ def _at_once(
     return Swept(None if edges[0] is None else edges, sums.nodes, sums.pooled)
 
 
-def _pieces(sweep: Sweep) -> Iterator[tuple[int, Where]]:
+def _places(sweep: Sweep) -> Iterator[Place]:
     for number, panel in enumerate(sweep.panels):
         for where in sweep.regions(panel.shape, sweep.piece):
             yield number, where
@@ -173,24 +204,32 @@ class _Recompute(torch.autograd.Function):
         ctx.save_for_backward(*tensors)
         ctx.set_materialize_grads(False)
 
-        def piece(at: tuple[int, Where]):
-            number, where = at
-            indices = _destinations(sweep, number, where)
-            with torch.no_grad(), ctx.autocast():
-                sliced = [cut(tensor, where) for tensor in on_edges[number]]
-                found = sweep.cell(sliced, _gather(sweep.panels[number], where, on_nodes), weights)
-                return at, indices, _reduced(sweep, found, indices)
+        reuse = nullcontext if ctx.autocast is not nullcontext else Scratch().used  # it has its own types
+        edges: dict[int, Tensor] = {}
+        making = threading.Lock()
 
-        sums = _Sums(sweep)
-        edges: list[Tensor | None] = [None for _ in sweep.panels]
-        for (number, where), indices, found in sweep.workers(piece, _pieces(sweep)):
-            sums.add(found, indices)
-            if found.edges is not None:
-                if edges[number] is None:
-                    width = found.edges.shape[-1]
-                    edges[number] = found.edges.new_empty(*sweep.panels[number].shape, width)
-                edges[number][where] = found.edges
-        return sums.nodes, sums.pooled, *(states for states in edges if states is not None)
+        def keep(found: Tensor, number: int, where: Where) -> None:
+            with making:
+                if number not in edges:
+                    edges[number] = found.new_empty(*sweep.panels[number].shape, found.shape[-1])
+            edges[number][where] = found
+
+        def work(places: Iterable[Place]) -> _Sums:
+            sums = _Sums(sweep)
+            with torch.no_grad(), ctx.autocast(), reuse():
+                for number, where in places:
+                    indices = _destinations(sweep, number, where)
+                    sliced = [cut(tensor, where) for tensor in on_edges[number]]
+                    found = sweep.cell(sliced, _gather(sweep.panels[number], where, on_nodes), weights)
+                    sums.add(_reduced(sweep, found, indices), indices)
+                    if found.edges is not None:
+                        keep(found.edges, number, where)
+            return sums
+
+        sums, *others = sweep.shares(work, _places(sweep))
+        for other in others:
+            sums.join(other)
+        return sums.nodes, sums.pooled, *(edges[number] for number in sorted(edges))
 
     @staticmethod
     def backward(ctx, *given: Tensor | None):
@@ -202,9 +241,35 @@ class _Recompute(torch.autograd.Function):
         ]
         on_edges, on_nodes, weights = _unflatten(ctx.layout, ctx.num_ends, ctx.saved_tensors)
         edge_grads, node_grads, weight_grads = _unflatten(ctx.layout, ctx.num_ends, grads)
+        shapes = [
+            panel.shape for panel, count in zip(sweep.panels, ctx.layout, strict=True) for _ in range(count)
+        ]
+        shapes += [None] * (len(grads) - len(shapes))
 
-        def piece(at: tuple[int, Where]):
-            number, where = at
+        def work(places: Iterable[Place]) -> list[Tensor | None]:
+            """A worker's sums. What has an entry for each edge needs none: pieces do not overlap."""
+            mine = [
+                torch.zeros_like(grad) if grad is not None and grad.shape[:-1] != shape else grad
+                for grad, shape in zip(grads, shapes, strict=True)
+            ]
+            at_edges, at_nodes, at_weights = _unflatten(ctx.layout, ctx.num_ends, mine)
+            for number, where in places:
+                target, source, _ = _destinations(sweep, number, where)
+                found = iter(gradients(number, where))
+                for whole in at_edges[number]:
+                    _add(None if whole is None else cut(whole, where), next(found))
+                for terms in at_nodes:
+                    for whole, index in zip(terms, (source, target), strict=True):
+                        grad = next(found)
+                        if whole is not None and grad is not None:
+                            grad = grad.reshape(-1, grad.shape[-1]).to(whole.dtype)
+                            whole.index_add_(0, index.reshape(-1), grad)
+                for whole in at_weights:
+                    _add(whole, next(found))
+            return mine
+
+        def gradients(number: int, where: Where) -> list[Tensor | None]:
+            """Of what lies on a piece, of the terms at its ends, and of weights."""
             indices = _destinations(sweep, number, where)
             with torch.enable_grad(), ctx.autocast():
                 sliced = [
@@ -233,21 +298,12 @@ class _Recompute(torch.autograd.Function):
                     [f for f, _ in pairs], needed, [g.to(f.dtype) for f, g in pairs], allow_unused=True
                 )
             )
-            return at, indices, [next(found_grads) if tensor.requires_grad else None for tensor in inputs]
+            return [next(found_grads) if tensor.requires_grad else None for tensor in inputs]
 
-        for (number, where), (target, source, _), found in sweep.workers(piece, _pieces(sweep)):
-            own = iter(found)
-            for whole in edge_grads[number]:
-                _add(None if whole is None else cut(whole, where), next(own))
-            for terms in node_grads:
-                for whole, index in zip(terms, (source, target), strict=True):
-                    grad = next(own)
-                    if whole is not None and grad is not None:
-                        whole.index_add_(
-                            0, index.reshape(-1), grad.reshape(-1, grad.shape[-1]).to(whole.dtype)
-                        )
-            for whole in weight_grads:
-                _add(whole, next(own))
+        for mine in sweep.shares(work, _places(sweep)):
+            for whole, part in zip(grads, mine, strict=True):
+                if part is not whole:
+                    _add(whole, part)
         return None, None, None, *grads
 
 

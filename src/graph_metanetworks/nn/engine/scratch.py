@@ -1,0 +1,55 @@
+"""Memory that is used again from piece to piece: new memory is cold, and costs more than most of the sums."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from torch import Tensor
+
+
+class Scratch(threading.local):
+    """Named buffers, each thread's own; a buffer grows to the largest piece that asked for it."""
+
+    def __init__(self) -> None:
+        self.buffers: dict[str, Tensor] = {}
+        self.shaped: dict[tuple, Tensor] = {}  # views of buffers: to make one takes as long as a small sum
+
+    @contextmanager
+    def used(self) -> Iterator[None]:
+        """What `room` gives in here is valid until the next piece."""
+        _current.scratch = self
+        try:
+            yield
+        finally:
+            _current.scratch = None
+
+    def room(self, name: str, like: Tensor, width: int) -> Tensor:
+        key = (name, like.shape, width, like.dtype, like.device)
+        if key not in self.shaped:
+            self.shaped[key] = self._make(name, like, width)
+        return self.shaped[key]
+
+    def _make(self, name: str, like: Tensor, width: int) -> Tensor:
+        size = like.shape[:-1].numel() * width
+        buffer = self.buffers.get(name, like.new_empty(0))
+        if buffer.numel() < size or (buffer.dtype, buffer.device) != (like.dtype, like.device):
+            buffer = self.buffers[name] = like.new_empty(size)
+            self.shaped = {key: view for key, view in self.shaped.items() if key[0] != name}
+        return buffer[:size].view(*like.shape[:-1], width)
+
+
+class _Current(threading.local):
+    scratch: Scratch | None = None
+
+
+_current = _Current()
+
+
+def room(name: str, like: Tensor, width: int) -> Tensor | None:
+    """A place for a result `[*piece, width]`, for `out=`; None where torch has to find one.
+
+    That is so wherever gradients are recorded: then nothing may be overwritten.
+    """
+    return None if _current.scratch is None else _current.scratch.room(name, like, width)
