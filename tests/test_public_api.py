@@ -12,6 +12,7 @@ NAMES = [
     "ParameterGraph",
     "StateDictMismatch",
     "Symmetry",
+    "TaskError",
     "TraceError",
     "Tracer",
     "UnsupportedOperation",

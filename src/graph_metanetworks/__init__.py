@@ -4,6 +4,7 @@ from graph_metanetworks import nn, testing, zoo
 from graph_metanetworks.batch import Batch, collate
 from graph_metanetworks.errors import (
     StateDictMismatch,
+    TaskError,
     TraceError,
     UnsupportedOperation,
     UnusedParameters,
@@ -29,6 +30,7 @@ __all__ = [
     "ParameterGraph",
     "StateDictMismatch",
     "Symmetry",
+    "TaskError",
     "TraceError",
     "Tracer",
     "UnsupportedOperation",

@@ -64,18 +64,17 @@ def fit_by_gradient(
     model: nn.Module, data: LabelledZoo, split: Split, options: Options, folder: Path, machine: Machine
 ) -> list[Point]:
     """Train until the end or until nothing improves; the model then has its best weights. The curve."""
-    last = folder / CHECKPOINTS / LAST
-    before = _points(last)
-    if not is_over(before, options):
-        before = _train(model, data, split, options, folder, machine)
-    if not any(isfinite(point.val_r2) for point in before):
+    points = _points(folder / CHECKPOINTS / LAST)
+    if not is_over(points, options):
+        points = _train(model, data, split, options, folder, machine)
+    if not any(isfinite(point.val_r2) for point in points):
         raise TaskError(
             f"training diverged: the validation score was never finite at learning rate {options.rate:g}. "
             "Try a smaller --learning-rate, or --tune."
         )
     saved = torch.load(folder / CHECKPOINTS / BEST, map_location="cpu", weights_only=True)["state_dict"]
     model.cpu().load_state_dict({name.removeprefix("model."): value for name, value in saved.items()})
-    return before
+    return points
 
 
 def is_over(points: Sequence[Point], options: Options) -> bool:
@@ -83,10 +82,10 @@ def is_over(points: Sequence[Point], options: Options) -> bool:
     if not points:
         return False
     scores = [point.val_r2 for point in points]
-    if len(points) >= options.rounds or not isfinite(scores[-1]):
-        return True
+    if len(points) >= options.rounds or not options.patience:
+        return len(points) >= options.rounds
     waited = len(scores) - 1 - scores.index(max(scores))
-    return bool(options.patience) and waited >= options.patience
+    return waited >= options.patience or not isfinite(scores[-1])
 
 
 def _points(last: Path) -> list[Point]:
