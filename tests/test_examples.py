@@ -128,3 +128,13 @@ def test_the_whole_tour(tour_module, tmp_path):
     with pytest.raises(SystemExit) as exit:
         tour_module.tour(only=None, out=tmp_path)
     assert exit.value.code == 0
+
+
+@pytest.mark.slow
+def test_the_demo_ends_with_what_the_reader_came_for(tmp_path):
+    output = run("demo.py", "--networks", "40", "--epochs", "1", "--steps", "10", "--out", tmp_path)
+    for method in ("GMN", "DMC", "DeepSets", "StatNN", "StatNN, boosted"):
+        assert re.search(rf"^ +{method} +[\d,–]+ +-?[\d.]+ +\S+$", output, re.MULTILINE), method
+    assert len(re.findall(r"network-\d+\.safetensors", output)) == 3
+    assert (tmp_path / "scatter.png").is_file() and (tmp_path / "experiment" / "report.html").is_file()
+    assert "report.html" in output.replace("\n", "")

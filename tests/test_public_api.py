@@ -16,6 +16,7 @@ NAMES = [
     "Scaling",
     "StateDictMismatch",
     "Symmetry",
+    "TaskError",
     "TooLarge",
     "TraceError",
     "Tracer",

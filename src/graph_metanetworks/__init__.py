@@ -6,6 +6,7 @@ from graph_metanetworks.computation_graph.build import computation_graph
 from graph_metanetworks.computation_graph.graph import ComputationGraph
 from graph_metanetworks.errors import (
     StateDictMismatch,
+    TaskError,
     TooLarge,
     TraceError,
     UnsupportedOperation,
@@ -40,6 +41,7 @@ __all__ = [
     "Scaling",
     "StateDictMismatch",
     "Symmetry",
+    "TaskError",
     "TooLarge",
     "TraceError",
     "Tracer",

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,16 @@ import torch
 from safetensors.torch import load_file
 
 from graph_metanetworks.errors import TaskError
-from graph_metanetworks.tasks.accuracy import METHODS, LabelledZoo, Machine, Options, Predictor, train, tune
+from graph_metanetworks.tasks.accuracy import (
+    METHODS,
+    LabelledZoo,
+    Machine,
+    Options,
+    Predictor,
+    train,
+    training,
+    tune,
+)
 from graph_metanetworks.tasks.accuracy.callbacks import Curve
 from graph_metanetworks.tasks.accuracy.methods import BUDGETS, count_parameters
 from graph_metanetworks.tasks.accuracy.run_folder import RUN, Run
@@ -78,6 +88,43 @@ def test_a_resumed_run_is_as_if_never_stopped(
         assert one.split(",")[:2] + one.split(",")[3:] == other.split(",")[:2] + other.split(",")[3:]
 
 
+def test_a_run_that_was_stopped_after_training_is_only_finished(
+    data: LabelledZoo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Early stopping had ended it: it must not train on."""
+    options = replace(QUICK, method="statnn", rounds=12, patience=2, learning_rate=1e-9)
+    whole = train(data, tmp_path / "whole", options)
+    with monkeypatch.context() as patched:
+
+        def dies(*_: object) -> None:
+            raise Killed
+
+        patched.setattr(training, "_finish", dies)
+        with pytest.raises(Killed):
+            train(data, tmp_path / "stopped", options)
+    resumed = train(data, tmp_path / "stopped", options)
+    assert whole.result and resumed.result
+    assert whole.result["rounds"] == resumed.result["rounds"] < 12
+    assert whole.result["scores"] == resumed.result["scores"]
+
+
+def test_ctrl_c_stops_and_the_run_goes_on(
+    data: LabelledZoo, run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+
+        def interrupted(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        patched.setattr(Curve, "on_train_start", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            train(data, tmp_path / "run", QUICK)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    train(data, tmp_path / "run", QUICK)
+    first, second = (load_file(f / "model.safetensors") for f in (run_folder, tmp_path / "run"))
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
 def test_training_depends_on_the_seed_only(data: LabelledZoo, run_folder: Path, tmp_path: Path) -> None:
     train(data, tmp_path / "again", QUICK)
     train(data, tmp_path / "other", replace(QUICK, seed=1))
@@ -130,6 +177,17 @@ def test_tuning_takes_the_best_rate(data: LabelledZoo, tmp_path: Path) -> None:
         "learning-rate-0.005",
         "learning-rate-1e-05",
     ]
+
+
+def test_tuning_touches_nothing_else(data: LabelledZoo, run_folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(TaskError, match="finished run"):
+        tune(data, run_folder, QUICK, rates=(1e-3,))
+    replace(Run.load(run_folder), result=None).save(tmp_path)
+    with pytest.raises(TaskError, match="unfinished run without --tune: nothing was changed"):
+        tune(data, tmp_path, QUICK, rates=(1e-3,))
+    (tmp_path / RUN).rename(tmp_path / "mine.json")
+    with pytest.raises(TaskError, match=r"holds no run \(mine.json\)"):
+        tune(data, tmp_path, QUICK, rates=(1e-3,))
 
 
 def test_early_stopping(data: LabelledZoo, tmp_path: Path) -> None:

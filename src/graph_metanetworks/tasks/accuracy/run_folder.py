@@ -89,12 +89,7 @@ class Run:
 def claim(folder: Path, asked: Run) -> Run:
     """The run in a folder: a new one, or an unfinished one that the same command started. Else an error."""
     if not (folder / RUN).exists():
-        others = [path.name for path in folder.iterdir() if path.name not in (LOCK, TUNING)]
-        if others:
-            raise TaskError(
-                f"{folder} is not empty and holds no run ({', '.join(sorted(others)[:3])}): nothing was "
-                "changed. Choose another folder with --out."
-            )
+        require_free(folder)
         asked.save(folder)
         return asked
     there = Run.load(folder)
@@ -105,6 +100,17 @@ def claim(folder: Path, asked: Run) -> Run:
             "folder with --out, or repeat the command that started it."
         )
     return there
+
+
+def require_free(folder: Path) -> None:
+    """A folder that holds no run must hold nothing else either; files of a run that was being copied may."""
+    ours = (MODEL, REFERENCE, PREDICTIONS, CURVE, CHECKPOINTS, LOGS, TUNING, LOCK)
+    others = sorted(path.name for path in folder.glob("*") if path.name not in ours)
+    if others:
+        raise TaskError(
+            f"{folder} is not empty and holds no run ({', '.join(others[:3])}): nothing was changed. Choose "
+            "another folder with --out."
+        )
 
 
 def require_new(run: Run, folder: Path) -> None:

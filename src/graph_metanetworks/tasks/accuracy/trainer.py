@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from math import isfinite
@@ -63,6 +64,41 @@ def fit_by_gradient(
     model: nn.Module, data: LabelledZoo, split: Split, options: Options, folder: Path, machine: Machine
 ) -> list[Point]:
     """Train until the end or until nothing improves; the model then has its best weights. The curve."""
+    points = _points(folder / CHECKPOINTS / LAST)
+    if not is_over(points, options):
+        points = _train(model, data, split, options, folder, machine)
+    if not any(isfinite(point.val_r2) for point in points):
+        raise TaskError(
+            f"training diverged: the validation score was never finite at learning rate {options.rate:g}. "
+            "Try a smaller --learning-rate, or --tune."
+        )
+    saved = torch.load(folder / CHECKPOINTS / BEST, map_location="cpu", weights_only=True)["state_dict"]
+    model.cpu().load_state_dict({name.removeprefix("model."): value for name, value in saved.items()})
+    return points
+
+
+def is_over(points: Sequence[Point], options: Options) -> bool:
+    """Whether there is nothing left to train: a run may be stopped after its last round, too."""
+    if not points:
+        return False
+    scores = [point.val_r2 for point in points]
+    if len(points) >= options.rounds or not options.patience:
+        return len(points) >= options.rounds
+    waited = len(scores) - 1 - scores.index(max(scores))
+    return waited >= options.patience or not isfinite(scores[-1])
+
+
+def _points(last: Path) -> list[Point]:
+    """The learning curve until the last checkpoint."""
+    if not last.exists():
+        return []
+    saved = torch.load(last, map_location="cpu", weights_only=True)
+    return [Point(**point) for point in saved["callbacks"][Curve.__qualname__]["points"]]
+
+
+def _train(
+    model: nn.Module, data: LabelledZoo, split: Split, options: Options, folder: Path, machine: Machine
+) -> list[Point]:
     module = AccuracyModule(model, learning_rate=options.rate, steps=options.steps, loss=options.loss)
     curve = Curve(folder / CURVE)
     best = ModelCheckpoint(
@@ -96,8 +132,11 @@ def fit_by_gradient(
         )
         last = folder / CHECKPOINTS / LAST
         resumed = str(last) if last.exists() else None
-        trainer.fit(module, AccuracyData(data, split, options), ckpt_path=resumed, weights_only=True)
-    _take_best(module, best, options)
+        try:
+            trainer.fit(module, AccuracyData(data, split, options), ckpt_path=resumed, weights_only=True)
+        except SystemExit as error:  # Lightning's answer to Ctrl-C, after which it ignores another one
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            raise KeyboardInterrupt from error
     return curve.points
 
 
@@ -109,17 +148,6 @@ def _early_stopping(options: Options) -> list[Callback]:
             SCORE, mode="max", patience=options.patience, check_on_train_epoch_end=True, check_finite=True
         )
     ]
-
-
-def _take_best(module: AccuracyModule, best: ModelCheckpoint, options: Options) -> None:
-    score = best.best_model_score
-    if not best.best_model_path or score is None or not isfinite(float(score)):
-        raise TaskError(
-            f"training diverged: the validation score was never finite at learning rate {options.rate:g}. "
-            "Try a smaller --learning-rate, or --tune."
-        )
-    saved = torch.load(best.best_model_path, map_location="cpu", weights_only=True)
-    module.cpu().load_state_dict(saved["state_dict"])
 
 
 def _loggers(folder: Path, names: tuple[str, ...]) -> list[Logger]:

@@ -33,6 +33,7 @@ from graph_metanetworks.tasks.accuracy.run_folder import (
     TUNING,
     Run,
     claim,
+    require_free,
     require_new,
 )
 from graph_metanetworks.tasks.accuracy.scores import scores
@@ -88,7 +89,12 @@ def tune(
 ) -> Run:
     """Train with each learning rate, in folders below `out`; the best by validation R² is copied."""
     if (out / RUN).exists():
-        require_new(claim(out, Run.load(out)), out)
+        require_new(Run.load(out), out)
+        raise TaskError(
+            f"{out} holds an unfinished run without --tune: nothing was changed. Go on with it as it was "
+            "started, or choose another folder with --out."
+        )
+    require_free(out)
     runs: dict[Path, Run] = {}
     for rate in rates:
         folder = out / TUNING / f"learning-rate-{rate:g}"
@@ -101,7 +107,8 @@ def tune(
         raise TaskError(f"training diverged with every learning rate: {', '.join(map(str, rates))}.")
     best = max(runs, key=lambda folder: validation_score(runs[folder]))
     if is_first_process():
-        shutil.copytree(best, out, dirs_exist_ok=True, ignore=shutil.ignore_patterns(LOCK))
+        shutil.copytree(best, out, dirs_exist_ok=True, ignore=shutil.ignore_patterns(LOCK, RUN))
+        runs[best].save(out)  # last: then the copy is whole
     return runs[best]
 
 
