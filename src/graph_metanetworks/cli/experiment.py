@@ -5,10 +5,21 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
+from graph_metanetworks.cli.accuracy_options import (
+    BatchSize,
+    Debug,
+    Label,
+    Loss,
+    Patience,
+    Quiet,
+    Rounds,
+    Size,
+    Steps,
+)
 from graph_metanetworks.cli.friendly import friendly_errors
 from graph_metanetworks.cli.train import open_labelled, say
 
@@ -34,19 +45,15 @@ def accuracy(
     tune: Annotated[
         bool, typer.Option("--tune", help="Choose learning rates on validation, as the paper does.")
     ] = False,
-    size: Annotated[
-        Literal["small", "paper"], typer.Option(help="About 45,000 or 750,000 parameters.")
-    ] = "small",
-    label: Annotated[str, typer.Option(help="Column of the zoo that is predicted.")] = "test_accuracy",
-    loss: Annotated[Literal["bce", "mse"], typer.Option(help="Cross-entropy, or squared error.")] = "bce",
-    steps: Annotated[int, typer.Option(min=1, help="Batches that each run trains on.")] = 800,
-    rounds: Annotated[int, typer.Option(min=1, help="Times to validate.")] = 40,
-    batch_size: Annotated[int, typer.Option(min=1, help="Networks of a batch.")] = 16,
-    patience: Annotated[
-        int, typer.Option(min=0, help="Stop after so many rounds without a better score; 0: never.")
-    ] = 15,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    size: Size = "small",
+    label: Label = "test_accuracy",
+    loss: Loss = "bce",
+    steps: Steps = 800,
+    rounds: Rounds = 40,
+    batch_size: BatchSize = 16,
+    patience: Patience = 15,
+    quiet: Quiet = False,
+    debug: Debug = False,
 ) -> None:
     """Predict accuracy with every method in every setting: a table and a report.
 

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
+from graph_metanetworks.cli.accuracy_options import (
+    BatchSize,
+    Debug,
+    Label,
+    Loss,
+    Patience,
+    Quiet,
+    Rounds,
+    Size,
+    Steps,
+)
 from graph_metanetworks.cli.friendly import friendly_errors
 from graph_metanetworks.table import Table
 
@@ -30,24 +41,20 @@ def accuracy(
     model: Annotated[
         str, typer.Option(help="gmn, gmn-grit, statnn, statnn-boosting, dmc or deepsets.")
     ] = "gmn",
-    size: Annotated[
-        Literal["small", "paper"], typer.Option(help="About 45,000 or 750,000 parameters.")
-    ] = "small",
+    size: Size = "small",
     setting: Annotated[
         str, typer.Option(help="Percentage of networks to train on; or ood, by hidden size.")
     ] = "80",
-    label: Annotated[str, typer.Option(help="Column of the zoo that is predicted.")] = "test_accuracy",
-    loss: Annotated[Literal["bce", "mse"], typer.Option(help="Cross-entropy, or squared error.")] = "bce",
+    label: Label = "test_accuracy",
+    loss: Loss = "bce",
     learning_rate: Annotated[float | None, typer.Option(help="That of the model if not given.")] = None,
     tune: Annotated[
         bool, typer.Option("--tune", help="Try the paper's learning rates; take the best on validation.")
     ] = False,
-    steps: Annotated[int, typer.Option(min=1, help="Batches to train on.")] = 800,
-    rounds: Annotated[int, typer.Option(min=1, help="Times to validate and to write a checkpoint.")] = 40,
-    batch_size: Annotated[int, typer.Option(min=1, help="Networks of a batch.")] = 16,
-    patience: Annotated[
-        int, typer.Option(min=0, help="Stop after so many rounds without a better score; 0: never.")
-    ] = 15,
+    steps: Steps = 800,
+    rounds: Rounds = 40,
+    batch_size: BatchSize = 16,
+    patience: Patience = 15,
     seed: Annotated[int, typer.Option(help="Of the split, the weights and the order.")] = 0,
     devices: Annotated[int, typer.Option(min=1, help="Processes or GPUs of each machine.")] = 1,
     nodes: Annotated[int, typer.Option(min=1, help="Machines; start the command on each.")] = 1,
@@ -55,8 +62,8 @@ def accuracy(
     logger: Annotated[
         list[str] | None, typer.Option(help="csv, tensorboard or wandb; repeat. csv if not given.")
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
 ) -> None:
     """Train a predictor of accuracy on a zoo. The same command goes on with a run that was stopped."""
     # Lightning takes seconds to import: only now, so that other commands stay quick

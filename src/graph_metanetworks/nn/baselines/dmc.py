@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -10,13 +10,13 @@ from torch.nn import functional
 from torch.nn.utils.rnn import pad_sequence
 
 from graph_metanetworks.batch import Batch
-from graph_metanetworks.nn.baselines.tensor_scale import TensorScale, value_features
+from graph_metanetworks.nn.baselines.tensor_scale import Scaled
 from graph_metanetworks.nn.mlp import Mlp
 
 STRIDE = 4  # of each convolution
 
 
-class DMC(nn.Module):
+class DMC(Scaled):
     """The deep meta-classifier of `Eilertsen et al. <https://arxiv.org/abs/2002.05688>`_ (ECAI 2020).
 
     Weights in the order of the state dict, convolutions with stride 4, the mean and the maximum over places,
@@ -37,24 +37,13 @@ class DMC(nn.Module):
         kernel: int = 5,
     ) -> None:
         super().__init__()
-        self.scale, self.kernel = TensorScale(), kernel
+        self.kernel = kernel
         inputs = [2, *channels[:-1]]
         self.convolutions = nn.ModuleList(
             nn.Conv1d(before, after, kernel, stride=STRIDE)
             for before, after in zip(inputs, channels, strict=True)
         )
         self.head = Mlp(2 * channels[-1], hidden, out)
-
-    @property
-    def scales(self) -> tuple[str, ...]:
-        return self.scale.tensors
-
-    def make_tables(self, tensors: Iterable[str]) -> None:
-        self.scale.make_tables(tensors)
-
-    def fit(self, batches: Iterable[Batch]) -> None:
-        """Take the scale of each tensor from a training zoo."""
-        self.scale.fit(batches)
 
     def forward(self, batch: Batch) -> Tensor:  # [B, out]
         x, lengths = self.vectors(batch)
@@ -70,7 +59,7 @@ class DMC(nn.Module):
         """Weights as vectors, filled up with 0 to equal length `[B, 2, longest]`, and their lengths `[B]`."""
         rows: dict[int, Tensor] = {}
         for stack in batch.stacks:
-            features = value_features(self.scale(stack))  # [elements, networks, 2]
+            features = self.features(stack)
             rows |= dict(zip(stack.members, features.unbind(1), strict=True))
         ordered = [rows[member] for member in range(len(batch))]
         lengths = torch.tensor([len(row) for row in ordered], device=ordered[0].device)

@@ -50,6 +50,29 @@ class TensorScale(nn.Module):
         return torch.cat(parts)
 
 
-def value_features(scaled: Tensor) -> Tensor:
+class Scaled(nn.Module):
+    """The base of models on weights that `fit` brings to a common scale."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = TensorScale()
+
+    @property
+    def scales(self) -> tuple[str, ...]:
+        return self.scale.tensors
+
+    def make_tables(self, tensors: Iterable[str]) -> None:
+        self.scale.make_tables(tensors)
+
+    def fit(self, batches: Iterable[Batch]) -> None:
+        """Take the scale of each tensor from a training zoo."""
+        self.scale.fit(batches)
+
+    def features(self, stack: Stack) -> Tensor:
+        """Of all weights of each network. [elements, networks, 2]"""
+        return _features(self.scale(stack))
+
+
+def _features(scaled: Tensor) -> Tensor:
     """A scaled weight twice: as a logarithm, for some are huge; and squashed, fine near 0. [..., 2]"""
     return torch.stack([scaled.sign() * scaled.abs().log1p(), scaled / (0.1 + scaled.abs())], dim=-1)
