@@ -12,6 +12,7 @@ from torch import Tensor, nn
 import graph_metanetworks as gmn
 from graph_metanetworks.nn import metanetwork
 from graph_metanetworks.nn.engine import stream
+from graph_metanetworks.nn.engine import workers as engine_workers
 from graph_metanetworks.nn.engine.run import BLOCKS
 from permuted import weights
 from traced import traced
@@ -158,11 +159,14 @@ def test_random_batches(chosen):
 # ------------------------------------------------------------------ options of the stream
 
 
+@pytest.mark.parametrize("level", ["graph", "edge"])
+@pytest.mark.parametrize("aggregation", ["mean", "max"])
 @pytest.mark.parametrize("workers", [1, 3])
-def test_threads_of_the_stream_change_nothing(workers, monkeypatch):
+def test_workers_of_the_stream_change_nothing(workers, aggregation, level, monkeypatch):
     set_plan(monkeypatch, "small stream")
+    monkeypatch.setattr(engine_workers, "FEWEST_PIECES", 1)
     batch = gmn.collate(mixed()).to(torch.float64)
-    net = gmn.GraphMetanetwork(16, 2, level="edge").double()
+    net = gmn.GraphMetanetwork(16, 2, level=level, aggregation=aggregation).double()
     threads = torch.get_num_threads()
     with torch.no_grad():
         torch.testing.assert_close(
@@ -194,6 +198,8 @@ def test_what_fails_in_a_thread_ends_the_run(monkeypatch):
     def updated(*_):
         calls.append(1)
         raise RuntimeError("out of luck")
+
+    monkeypatch.setattr(engine_workers, "FEWEST_PIECES", 1_000_000)  # threads
 
     monkeypatch.setattr(net.blocks[0], "updated", updated)
     with pytest.raises(RuntimeError, match="out of luck"), torch.no_grad():

@@ -138,7 +138,10 @@ class GraphMetanetwork(nn.Module):
         return all(isinstance(block, MessagePassing) for block in self.blocks)
 
     def forward(self, batch: Batch, engine: Engine | None = None, **options: Any) -> Tensor:
-        """Run on a batch. Options of the engine "stream": `workers` (threads) and `progress` (a bar)."""
+        """Run on a batch.
+
+        Options of the engine "stream": `workers` (how many share the work) and `progress` (a bar).
+        """
         engine = self.engine if engine is None else _known(engine)
         self._check(batch, engine)
         if engine == "stream":

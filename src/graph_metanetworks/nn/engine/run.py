@@ -112,7 +112,9 @@ class _Edges:
             found = block.messages(edges, own[0], weights)
             return found._replace(edges=edges) if keeps else found
 
-        swept = self._sweep(last, block.message_weights(), [ends], maximum=block.aggregation == "max")
+        swept = self._sweep(
+            last, block.message_weights(), [ends], gives_edges=keeps, maximum=block.aggregation == "max"
+        )
         if keeps:
             self.states, self.behind = swept.edges, []
         return swept
@@ -132,7 +134,9 @@ class _Edges:
     def each(self, readout: EachEdge) -> Tensor:
         """Bring edges up to date and give a readout's result on each, network by network. [E, out]"""
         swept = self._sweep(
-            lambda edges, _, weights: Found(edges=readout.cell(edges, weights)), readout.weights()
+            lambda edges, _, weights: Found(edges=readout.cell(edges, weights)),
+            readout.weights(),
+            gives_edges=True,
         )
         assert swept.edges is not None
         results = zip(swept.edges, self.panels, strict=True)
@@ -140,7 +144,7 @@ class _Edges:
 
     def in_order_of(self, links: Links) -> Tensor:
         """Up-to-date states in the order of a list of edges. [E, hidden]"""
-        swept = self._sweep(lambda edges, _, weights: Found(edges=edges.clone()), [])
+        swept = self._sweep(lambda edges, _, weights: Found(edges=edges.clone()), [], gives_edges=True)
         assert swept.edges is not None
         found = dict(
             use for panel, own in zip(self.panels, swept.edges, strict=True) for use in panel.by_use(own)
@@ -160,6 +164,7 @@ class _Edges:
         last_weights: list[Tensor],
         ends: list[Terms] | None = None,
         *,
+        gives_edges: bool = False,
         maximum: bool = False,
         segments: list[Tensor] | None = None,
         num_segments: int | None = None,
@@ -186,6 +191,7 @@ class _Edges:
             num_segments=num_segments or len(self.batch),
             piece=max(1, plan.piece // self.hidden),
             regions=plan.regions,
+            gives_edges=gives_edges,
             maximum=maximum,
             shares=plan.shares,
         )

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -41,18 +41,20 @@ Cell = Callable[[list[Tensor], list[Terms], list[Tensor]], Found]
 
 
 Place = tuple[int, Where]  # of a piece: a panel, and where in it
-Result = TypeVar("Result")
+Sums = list[Tensor | None]
+Work = Callable[[Iterable[Place]], Sums]
 
 
 class Shares(Protocol):
-    """How pieces are shared out between workers: what each worker makes of its share."""
+    """How pieces are shared out between workers. Gives the sums of each worker over its share.
 
-    def __call__(
-        self, work: Callable[[Iterable[Place]], Result], places: Iterable[Place], /
-    ) -> list[Result]: ...
+    `writes`: workers write besides to memory that all see.
+    """
+
+    def __call__(self, work: Work, places: Iterable[Place], /, *, writes: bool) -> list[Sums]: ...
 
 
-def alone(work: Callable[[Iterable[Place]], Result], places: Iterable[Place]) -> list[Result]:
+def alone(work: Work, places: Iterable[Place], *, writes: bool) -> list[Sums]:
     """One worker."""
     return [work(places)]
 
@@ -68,6 +70,7 @@ class Sweep:
     num_segments: int
     piece: int  # edges
     regions: Callable[[tuple[int, ...], int], Iterator[Where]]  # how panels are cut
+    gives_edges: bool = False  # the cell finds states or results of edges
     maximum: bool = False  # messages are reduced by their maximum instead of their sum
     shares: Shares = alone
 
@@ -132,13 +135,6 @@ class _Sums:
             self.nodes = self.nodes.scatter_reduce(0, index[:, None].expand_as(terms), terms, "amax")
         else:
             self.nodes.index_add_(0, index, terms)
-
-    def join(self, other: _Sums) -> None:
-        """What another worker found."""
-        if other.nodes is not None and self.nodes is not None:
-            self.nodes = self.nodes.max(other.nodes) if self.sweep.maximum else self.nodes.add_(other.nodes)
-        if other.pooled is not None and self.pooled is not None:
-            self.pooled.add_(other.pooled)
 
 
 def _zeros(rows: int, terms: Tensor) -> Tensor:
@@ -214,7 +210,7 @@ class _Recompute(torch.autograd.Function):
                     edges[number] = found.new_empty(*sweep.panels[number].shape, found.shape[-1])
             edges[number][where] = found
 
-        def work(places: Iterable[Place]) -> _Sums:
+        def work(places: Iterable[Place]) -> Sums:
             sums = _Sums(sweep)
             with torch.no_grad(), ctx.autocast(), reuse():
                 for number, where in places:
@@ -224,12 +220,14 @@ class _Recompute(torch.autograd.Function):
                     sums.add(_reduced(sweep, found, indices), indices)
                     if found.edges is not None:
                         keep(found.edges, number, where)
-            return sums
+            return [sums.nodes, sums.pooled]
 
-        sums, *others = sweep.shares(work, _places(sweep))
-        for other in others:
-            sums.join(other)
-        return sums.nodes, sums.pooled, *(edges[number] for number in sorted(edges))
+        writes = sweep.gives_edges or any(tensor.device.type != "cpu" for tensor in weights)
+        (nodes, pooled), *others = sweep.shares(work, _places(sweep), writes=writes)
+        for other_nodes, other_pooled in others:
+            _join(nodes, other_nodes, maximum=sweep.maximum)
+            _join(pooled, other_pooled)
+        return nodes, pooled, *(edges[number] for number in sorted(edges))
 
     @staticmethod
     def backward(ctx, *given: Tensor | None):
@@ -246,7 +244,7 @@ class _Recompute(torch.autograd.Function):
         ]
         shapes += [None] * (len(grads) - len(shapes))
 
-        def work(places: Iterable[Place]) -> list[Tensor | None]:
+        def work(places: Iterable[Place]) -> Sums:
             """A worker's sums. What has an entry for each edge needs none: pieces do not overlap."""
             mine = [
                 torch.zeros_like(grad) if grad is not None and grad.shape[:-1] != shape else grad
@@ -257,7 +255,7 @@ class _Recompute(torch.autograd.Function):
                 target, source, _ = _destinations(sweep, number, where)
                 found = iter(gradients(number, where))
                 for whole in at_edges[number]:
-                    _add(None if whole is None else cut(whole, where), next(found))
+                    _join(None if whole is None else cut(whole, where), next(found))
                 for terms in at_nodes:
                     for whole, index in zip(terms, (source, target), strict=True):
                         grad = next(found)
@@ -265,7 +263,7 @@ class _Recompute(torch.autograd.Function):
                             grad = grad.reshape(-1, grad.shape[-1]).to(whole.dtype)
                             whole.index_add_(0, index.reshape(-1), grad)
                 for whole in at_weights:
-                    _add(whole, next(found))
+                    _join(whole, next(found))
             return mine
 
         def gradients(number: int, where: Where) -> list[Tensor | None]:
@@ -300,10 +298,10 @@ class _Recompute(torch.autograd.Function):
             )
             return [next(found_grads) if tensor.requires_grad else None for tensor in inputs]
 
-        for mine in sweep.shares(work, _places(sweep)):
+        for mine in sweep.shares(work, _places(sweep), writes=True):
             for whole, part in zip(grads, mine, strict=True):
                 if part is not whole:
-                    _add(whole, part)
+                    _join(whole, part)
         return None, None, None, *grads
 
 
@@ -311,9 +309,9 @@ def _leaf(tensor: Tensor, grad: Tensor | None) -> Tensor:
     return tensor.detach().requires_grad_(grad is not None)
 
 
-def _add(whole: Tensor | None, part: Tensor | None) -> None:
+def _join(whole: Tensor | None, part: Tensor | None, *, maximum: bool = False) -> None:
     if whole is not None and part is not None:
-        whole.add_(part)
+        torch.maximum(whole, part, out=whole) if maximum else whole.add_(part)
 
 
 def _unflatten(layout: list[int], num_ends: int, tensors: Sequence) -> tuple[list[list], list[Terms], list]:
