@@ -1,4 +1,4 @@
-# make demo | test | lint | bench | docs | clean.  The first run makes .venv; later runs reuse it.
+# make demo | tour | test | lint | bench | docs | clean.  The first run makes .venv; later runs reuse it.
 
 PYTHON := $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
@@ -6,9 +6,12 @@ PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 STAMPS := .stamps
 PACKAGE := pyproject.toml constraints.txt
 
-.PHONY: demo test lint bench docs clean
+.PHONY: demo tour test lint bench docs clean
 
 demo: $(STAMPS)/test
+	$(BIN)/python examples/demo.py
+
+tour: $(STAMPS)/test
 	$(BIN)/python examples/tour.py
 
 test: $(STAMPS)/test

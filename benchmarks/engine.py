@@ -36,22 +36,22 @@ ENGINES = ("edge_list", "blocks")
 
 def anonymous() -> float:
     """Memory that is not mapped from a file, of this process and of its children's own, in MB."""
-    own = _entry(Path("/proc/self/status"), "RssAnon")
-    children = [child for task in Path("/proc/self/task").iterdir() for child in _children(task)]
-    return (own + sum(_entry(Path(f"/proc/{c}/smaps_rollup"), "Private_Dirty") for c in children)) / 1024
+    own = _numbers(Path("/proc/self/status"), "RssAnon")
+    children = [c for task in Path("/proc/self/task").iterdir() for c in _text(task / "children").split()]
+    private = [_numbers(Path(f"/proc/{child}/smaps_rollup"), "Private_Dirty") for child in children]
+    return (own + sum(private)) / 1024
 
 
-def _children(task: Path) -> list[str]:
-    return (task / "children").read_text().split()
+def _numbers(path: Path, name: str) -> int:
+    """The sum of the entries of that name, in KB."""
+    return sum(int(line.split()[1]) for line in _text(path).splitlines() if line.startswith(name))
 
 
-def _entry(path: Path, name: str) -> int:
-    """Kilobytes; 0 for a process that has just ended."""
+def _text(path: Path) -> str:
     try:
-        lines = path.read_text().splitlines()
-    except (FileNotFoundError, ProcessLookupError):
-        return 0
-    return sum(int(line.split()[1]) for line in lines if line.startswith(name))
+        return path.read_text()
+    except (FileNotFoundError, ProcessLookupError):  # a thread or a process that has just ended
+        return ""
 
 
 @contextmanager
