@@ -159,8 +159,6 @@ def _reduce(terms: Tensor, index: Tensor, maximum: bool) -> Tensor:
     dims = [d for d, length in enumerate(index.shape) if length == 1 and terms.shape[d] != 1]
     if dims:
         terms = terms.amax(dims, keepdim=True) if maximum else terms.sum(dims, keepdim=True)
-    else:
-        terms = terms.clone()  # they may lie in memory that the next piece uses
     return terms.reshape(-1, terms.shape[-1])
 
 
