@@ -161,8 +161,10 @@ class EdgeEncoder(nn.Module):
     def states(self, terms: list[Tensor], weights: list[Tensor]) -> Tensor:
         """First edge states, `[*piece, hidden]`."""
         values, base, factor, offset = terms
-        scaled = torch.addcmul(offset, values.to(factor.dtype), factor)
-        features = [scaled, scaled / (0.1 + scaled.abs())]
+        values, channels = values.to(factor.dtype), values.shape[-1]
+        scaled = torch.mul(values, factor, out=room("scaled", values, channels)).add_(offset)
+        soft = room("soft", values, channels)
+        features = [scaled, torch.div(scaled, torch.abs(scaled, out=soft).add_(0.1), out=soft)]
         for octave in range(self.fourier):
             features += [(2**octave * pi * scaled).sin(), (2**octave * pi * scaled).cos()]
         columns = [column for feature in features for column in feature.split(1, dim=-1)]

@@ -99,8 +99,8 @@ def _destinations(sweep: Sweep, number: int, where: Where) -> tuple[Tensor, Tens
     return cut(panel.target, where), cut(panel.source, where), cut(sweep.segments[number], where)
 
 
-def _gather(panel: Panel, where: Where, on_nodes: Sequence[Terms]) -> list[Terms]:
-    source, target = cut(panel.source, where), cut(panel.target, where)
+def _gather(indices: tuple[Tensor, Tensor, Tensor], on_nodes: Sequence[Terms]) -> list[Terms]:
+    target, source, _ = indices
     return [Terms(_rows(terms.source, source), _rows(terms.target, target)) for terms in on_nodes]
 
 
@@ -167,9 +167,9 @@ def _at_once(
 ) -> Swept:
     """The plain form: whole panels, gradients by autograd."""
     sums, edges = _Sums(sweep), []
-    for number, panel in enumerate(sweep.panels):
+    for number in range(len(sweep.panels)):
         indices = _destinations(sweep, number, ())
-        found = sweep.cell(on_edges[number], _gather(panel, (), on_nodes), weights)
+        found = sweep.cell(on_edges[number], _gather(indices, on_nodes), weights)
         sums.add(_reduced(sweep, found, indices), indices)
         edges.append(found.edges)
     return Swept(None if edges[0] is None else edges, sums.nodes, sums.pooled)
@@ -214,7 +214,7 @@ class _Recompute(torch.autograd.Function):
                 for number, where in places:
                     indices = _destinations(sweep, number, where)
                     sliced = [cut(tensor, where) for tensor in on_edges[number]]
-                    found = sweep.cell(sliced, _gather(sweep.panels[number], where, on_nodes), weights)
+                    found = sweep.cell(sliced, _gather(indices, on_nodes), weights)
                     sums.add(_reduced(sweep, found, indices), indices)
                     if found.edges is not None:
                         keep(found.edges, number, where)
@@ -271,7 +271,7 @@ class _Recompute(torch.autograd.Function):
                 sliced = [
                     _leaf(cut(t, where), g) for t, g in zip(on_edges[number], edge_grads[number], strict=True)
                 ]
-                gathered = _gather(sweep.panels[number], where, on_nodes)
+                gathered = _gather(indices, on_nodes)
                 ends = [
                     Terms(*(_leaf(t, g) for t, g in zip(terms, own, strict=True)))
                     for terms, own in zip(gathered, node_grads, strict=True)
