@@ -20,6 +20,7 @@ from graph_metanetworks.graph import MAX_POSITIONS, EdgeBlock, block_position, c
 from graph_metanetworks.nn.vocabulary import Vocabulary
 
 Where = tuple[slice, ...]
+LONG_ROW = 1024  # edges that lie side by side: enough for memory to be read fast
 
 
 class Use(NamedTuple):
@@ -76,16 +77,23 @@ def rows(shape: tuple[int, ...], limit: int) -> Iterator[Where]:
 
 
 def tiles(shape: tuple[int, ...], limit: int) -> Iterator[Where]:
-    """Regions of at most `limit` edges, about as long in one dimension as in another: they have few ends."""
-    tile, room = list(shape), limit
-    for done, d in enumerate(sorted(range(len(shape)), key=shape.__getitem__)):
-        longest = max(1, int(room ** (1 / (len(shape) - done))))
-        parts = -(-shape[d] // longest)
-        tile[d] = -(-shape[d] // parts)  # parts of equal length, no small rest
+    """Regions of at most `limit` edges with few ends: long where edges lie side by side in memory, and else
+    about as long in one dimension as in another."""
+    tile, outer = list(shape), len(shape) - 1
+    room = max(1, limit // min(shape[-1], LONG_ROW))
+    for done, d in enumerate(sorted(range(outer), key=shape.__getitem__)):
+        tile[d] = _part(shape[d], int(room ** (1 / (outer - done))))
         room //= tile[d]
+    tile[-1] = _part(shape[-1], limit // prod(tile[:-1]))
     ranges = [range(0, length, step) for length, step in zip(shape, tile, strict=True)]
     for starts in product(*ranges):
         yield tuple(slice(start, start + step) for start, step in zip(starts, tile, strict=True))
+
+
+def _part(length: int, longest: int) -> int:
+    """The length of parts that are equal, with no small rest, and at most so long."""
+    parts = -(-length // max(1, longest))
+    return -(-length // parts)
 
 
 def cut(tensor: Tensor, where: Where) -> Tensor:
