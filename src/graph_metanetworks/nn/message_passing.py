@@ -88,13 +88,15 @@ class MessagePassing(nn.Module):
     def messages(self, edges: Tensor, ends: Terms, weights: list[Tensor]) -> Found:
         """Messages to each edge's target and, if two-way, to its source, before the last linear layer."""
         states, inner = normed(edges), len(weights[0])
-        own = product(states, weights[0], out=room("inner", edges, inner))
+        place = room("inner", edges, inner)
+        own = product(states, weights[0], out=place)
         pooled = states if self.global_update is not None else None
         if not self.two_way:
-            return Found(to_target=own.add_(ends.source).add_(ends.target).relu_(), pooled=pooled)
+            along = torch.add(own, ends.source, out=place).add_(ends.target).relu_()
+            return Found(to_target=along, pooled=pooled)
         (from_source, to_source), (to_target, from_target) = (end.chunk(2, -1) for end in ends)
         along = torch.add(own, from_source, out=room("along", edges, inner)).add_(to_target).relu_()
-        against = own.add_(to_source).add_(from_target).relu_()
+        against = torch.add(own, to_source, out=place).add_(from_target).relu_()
         return Found(to_target=along, to_source=against, pooled=pooled)
 
     def edge_terms(self, nodes: Tensor, context: Tensor | None) -> Terms:

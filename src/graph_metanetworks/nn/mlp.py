@@ -19,7 +19,10 @@ class Mlp(nn.Module):
 
 
 def product(edges: Tensor, weight: Tensor, out: Tensor | None = None) -> Tensor:
-    """A linear layer on states of any shape as one flat product; torch may choose a batched one: slower."""
+    """A linear layer on states of any shape as one flat product; torch may choose a batched one: slower.
+
+    The result is a view. Do not change it in place where gradients are recorded: that is slow.
+    """
     flat = None if out is None else out.flatten(0, -2)
     return torch.mm(edges.flatten(0, -2), weight.t(), out=flat).view(*edges.shape[:-1], -1)
 
@@ -27,6 +30,6 @@ def product(edges: Tensor, weight: Tensor, out: Tensor | None = None) -> Tensor:
 def add_product(states: Tensor, edges: Tensor, weight: Tensor, out: Tensor | None = None) -> Tensor:
     """States plus a linear layer on others; `out` may be `states` itself."""
     if out is None:
-        return product(edges, weight).to(states.dtype).add_(states)
+        return states + product(edges, weight)
     torch.addmm(states.flatten(0, -2), edges.flatten(0, -2), weight.t(), out=out.flatten(0, -2))
     return out

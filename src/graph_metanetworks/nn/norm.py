@@ -27,14 +27,49 @@ class RmsNorm(nn.Module):
 
 def normed(edges: Tensor) -> Tensor:
     """States divided by their root mean square: the norm before its scale. [..., hidden]"""
-    width = edges.shape[-1]
-    place = room("normed", edges, width)
-    squares = torch.mul(edges, edges, out=place)
-    factor = room("factor", edges, 1)
-    # a product sums short rows in a third of the time of a reduction
-    mean = torch.mv(
-        squares.flatten(0, -2),
-        edges.new_full((width,), 1 / width),
-        out=None if factor is None else factor.flatten(),
-    )
-    return torch.mul(edges, mean.add_(EPS).rsqrt_().view(*edges.shape[:-1], 1), out=place)
+    return _Normed.apply(edges)[0] if edges.requires_grad and torch.is_grad_enabled() else _normed(edges)[0]
+
+
+def _normed(edges: Tensor) -> tuple[Tensor, Tensor]:
+    """Also the factor of each edge, `[..., 1]`."""
+    place = room("normed", edges, edges.shape[-1])
+    factor = _mean(torch.mul(edges, edges, out=place), room("factor", edges, 1)).add_(EPS).rsqrt_()
+    return torch.mul(edges, factor, out=place), factor
+
+
+def _mean(numbers: Tensor, place: Tensor | None = None) -> Tensor:
+    """`[..., width]` to `[..., 1]`: a product sums short rows in a third of the time of a reduction."""
+    width = numbers.shape[-1]
+    flat = None if place is None else place.flatten()
+    mean = torch.mv(numbers.flatten(0, -2), numbers.new_full((width,), 1 / width), out=flat)
+    return mean.view(*numbers.shape[:-1], 1)
+
+
+class _Normed(torch.autograd.Function):
+    """With derivatives by hand: those that autograd finds take three times as many passes over memory."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(edges: Tensor) -> tuple[Tensor, Tensor]:
+        return _normed(edges)
+
+    @staticmethod
+    def setup_context(ctx, inputs: tuple[Tensor], output: tuple[Tensor, Tensor]) -> None:
+        result, factor = output
+        ctx.mark_non_differentiable(factor)
+        ctx.save_for_backward(result, factor)
+        ctx.save_for_forward(result, factor)
+
+    @staticmethod
+    def backward(ctx, grad: Tensor, _: Tensor | None) -> Tensor:
+        return _derivative(grad, *ctx.saved_tensors)
+
+    @staticmethod
+    def jvp(ctx, tangent: Tensor) -> tuple[Tensor, None]:
+        return _derivative(tangent, *ctx.saved_tensors), None
+
+
+def _derivative(along: Tensor, result: Tensor, factor: Tensor) -> Tensor:
+    """The norm's derivative along a direction; it is symmetric, so it is its own transpose."""
+    return torch.addcmul(along, result, _mean(along * result), value=-1) * factor

@@ -48,15 +48,16 @@ class PooledEdges(Readout):
         return networks[panel.use]
 
     def weights(self) -> list[Tensor]:
-        return [self.norm.weight]
+        return []
 
     def cell(self, edges: Tensor, weights: list[Tensor]) -> Tensor:
-        return normed(edges).mul_(weights[0])
+        """What is summed: the norm before its scale, which sums can be given as well."""
+        return normed(edges)
 
     def finish(self, pooled: Tensor, batch: Batch) -> Tensor:
         """The result `[B, out]` from sums `[segments, width]`."""
         counts = [graph.num_edges for graph in batch.graphs]
-        return self.head(pooled / torch.tensor(counts, device=pooled.device)[:, None])
+        return self.head(self.norm.weight * pooled / torch.tensor(counts, device=pooled.device)[:, None])
 
     def forward(self, state: State, links: Links) -> Tensor:
         terms = self.cell(state.edges, self.weights())
@@ -96,7 +97,7 @@ class MeanByKind(PooledEdges):
             sizes = torch.tensor([float(block.num_edges) for block in graph.blocks])
             counts[network].index_add_(0, torch.tensor(rows), sizes)
         counts = counts.to(pooled)
-        means = pooled.view(len(batch), width, -1) / counts.clamp(min=1)[..., None]
+        means = self.norm.weight * pooled.view(len(batch), width, -1) / counts.clamp(min=1)[..., None]
         mixed = self.mix(torch.cat([means, self.kind.weight.expand_as(means)], dim=-1))
         present = (counts > 0)[..., None].to(pooled.dtype)
         return self.head((mixed * present).sum(1) / present.sum(1))
@@ -111,13 +112,14 @@ class AttentionPooling(PooledEdges):
         self.value = nn.Linear(hidden, hidden)
 
     def weights(self) -> list[Tensor]:
-        return [*super().weights(), self.score.weight, self.score.bias, self.value.weight, self.value.bias]
+        scale = self.norm.weight
+        return [self.score.weight * scale, self.score.bias, self.value.weight * scale, self.value.bias]
 
     def cell(self, edges: Tensor, weights: list[Tensor]) -> Tensor:
-        normed = super().cell(edges, weights[:1])
+        states = normed(edges)
         # bounded, so that sums of exponentials need no running maximum
-        weight = (8 * torch.tanh(F.linear(normed, *weights[1:3]) / 8)).exp()
-        value = F.linear(normed, *weights[3:]).unflatten(-1, (weight.shape[-1], -1))
+        weight = (8 * torch.tanh(F.linear(states, *weights[:2]) / 8)).exp()
+        value = F.linear(states, *weights[2:]).unflatten(-1, (weight.shape[-1], -1))
         return torch.cat([(value * weight[..., None]).flatten(-2), weight], dim=-1)
 
     def finish(self, pooled: Tensor, batch: Batch) -> Tensor:
@@ -164,7 +166,7 @@ class EachEdge(Readout):
 
     def cell(self, edges: Tensor, weights: list[Tensor]) -> Tensor:
         weight, bias = weights
-        return product(normed(edges), weight).add_(bias)
+        return product(normed(edges), weight) + bias
 
     def finish(self, result: Tensor, panel: Panel, batch: Batch) -> Tensor:
         """The result on a panel, `[*shape, out]`."""
