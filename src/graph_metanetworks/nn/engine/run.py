@@ -44,7 +44,7 @@ BLOCKS = Plan(
     keeps_edges=True,
     stacks_blocks=True,
     list_below=1_000,
-    at_once_below=1 << 22,
+    at_once_below=1 << 23,
     piece=1 << 19,
     regions=rows,
 )
