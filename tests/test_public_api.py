@@ -51,6 +51,7 @@ METANETWORKS = [
     "GritBlock",
     "Links",
     "MeanByKind",
+    "MeanByTensor",
     "MeanEdges",
     "MeanNodes",
     "MessagePassing",

@@ -9,7 +9,7 @@ from permuted import many, one, weights
 from traced import traced
 
 NAMES = ["lstm", "mlp-relu", "cnn-2d-batch-norm", "mlp-relu", "deep-sets", "lstm"]
-LEVELS = [("graph", "edges"), ("graph", "kinds"), ("graph", "attention"), ("graph", "nodes")]
+LEVELS = [("graph", name) for name in ("edges", "kinds", "tensors", "attention", "nodes")]
 LEVELS += [("node", "each"), ("edge", "each"), ("edge", "edit")]
 
 

@@ -18,7 +18,7 @@ from permuted import weights
 from traced import traced
 
 READOUTS = [
-    *(("graph", readout) for readout in ("edges", "kinds", "nodes", "attention")),
+    *(("graph", readout) for readout in ("edges", "kinds", "tensors", "nodes", "attention")),
     ("node", "each"),
     ("edge", "each"),
     ("edge", "edit"),

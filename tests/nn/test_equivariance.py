@@ -45,7 +45,7 @@ def test_every_option(option, level):
         assert_equivariant(metanetwork(level=level, **OPTIONS[option]), name)
 
 
-@pytest.mark.parametrize("readout", ["kinds", "nodes", "attention"])
+@pytest.mark.parametrize("readout", ["kinds", "tensors", "nodes", "attention"])
 def test_every_readout(readout):
     for name in NAMES:
         assert_equivariant(metanetwork(readout=readout), name)

@@ -8,7 +8,7 @@ from torch.func import functional_call
 import graph_metanetworks as gmn
 from permuted import many
 
-LEVELS = [("graph", "edges"), ("graph", "kinds"), ("graph", "nodes"), ("graph", "attention")]
+LEVELS = [("graph", name) for name in ("edges", "kinds", "tensors", "nodes", "attention")]
 LEVELS += [("node", "each"), ("edge", "each"), ("edge", "edit")]
 leveled = pytest.mark.parametrize(("level", "readout"), LEVELS)
 

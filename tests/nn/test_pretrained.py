@@ -14,6 +14,7 @@ OPTIONS = {
     "node": {"level": "node", "out": 3},
     "options": {"aggregation": "fan", "two_way": False, "global_feature": True, "fourier": 2, "inner": 5},
     "kinds": {"readout": "kinds"},
+    "tensors": {"readout": "tensors"},
     "attention": {"readout": "attention"},
     "edit": {"level": "edge", "readout": "edit"},
     "words": {"vocabulary": gmn.nn.Vocabulary(edge_kinds=(*gmn.nn.Vocabulary().edge_kinds, "a new kind"))},

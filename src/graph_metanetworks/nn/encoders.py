@@ -16,6 +16,7 @@ from graph_metanetworks.nn.state import graph_degrees
 from graph_metanetworks.nn.vocabulary import Vocabulary
 
 WAVES = 8  # sine and cosine pairs for depths and indices
+SMALL = 0.1  # a weight much below it is told from others by its sign rather than by its size
 
 
 def waves(numbers: Tensor, longest: float = 10_000.0) -> Tensor:
@@ -69,8 +70,9 @@ class EdgeEncoder(nn.Module):
 
     Weights are brought to a common scale first: `(w - mean) / deviation`, fixed per kind or, after `fit`, per
     tensor; then a learned shift and scale for each kind or tensor. Statistics are per tensor, never per
-    element, so equivariance is kept. The depth of an edge and the activation function of its target reach it
-    with the first update, from its ends.
+    element, so equivariance is kept. A weight is shown as it is, squashed, and by the logarithm of its size:
+    the means of the first two are near zero in most tensors, whatever their scale. The depth of an edge and
+    the activation function of its target reach it with the first update, from its ends.
 
     Args:
         hidden: width of edge states.
@@ -91,7 +93,7 @@ class EdgeEncoder(nn.Module):
         super().__init__()
         self.vocabulary, self.channels, self.fourier = vocabulary, channels, fourier
         self.kind = nn.Embedding(len(vocabulary.edge_kinds), hidden)
-        self.value = nn.Linear(channels * (2 + 2 * fourier), hidden, bias=False)
+        self.value = nn.Linear(channels * (3 + 2 * fourier), hidden, bias=False)
         self.position = nn.Linear(4 * MAX_POSITIONS, hidden, bias=False)
         self.make_tables(tensors)
 
@@ -163,8 +165,9 @@ class EdgeEncoder(nn.Module):
         values, base, factor, offset = terms
         values, channels = values.to(factor.dtype), values.shape[-1]
         scaled = torch.mul(values, factor, out=room("scaled", values, channels)).add_(offset)
-        soft = room("soft", values, channels)
-        features = [scaled, torch.div(scaled, torch.abs(scaled, out=soft).add_(0.1), out=soft)]
+        size = torch.abs(scaled, out=room("size", values, channels)).add_(SMALL)
+        soft = torch.div(scaled, size, out=room("soft", values, channels))
+        features = [scaled, soft, torch.log(size, out=room("size", values, channels))]
         for octave in range(self.fourier):
             features += [(2**octave * pi * scaled).sin(), (2**octave * pi * scaled).cos()]
         columns = [column for feature in features for column in feature.split(1, dim=-1)]

@@ -22,6 +22,7 @@ from graph_metanetworks.nn.readouts import (
     EachNode,
     Edit,
     MeanByKind,
+    MeanByTensor,
     MeanEdges,
     MeanNodes,
     Readout,
@@ -32,7 +33,13 @@ from graph_metanetworks.nn.vocabulary import Vocabulary
 Engine = Literal["blocks", "stream", "edge_list"]
 ENGINES = ("blocks", "stream", "edge_list")
 READOUTS: dict[str, dict[str, type[Readout]]] = {
-    "graph": {"edges": MeanEdges, "kinds": MeanByKind, "nodes": MeanNodes, "attention": AttentionPooling},
+    "graph": {
+        "edges": MeanEdges,
+        "kinds": MeanByKind,
+        "tensors": MeanByTensor,
+        "nodes": MeanNodes,
+        "attention": AttentionPooling,
+    },
     "node": {"each": EachNode},
     "edge": {"each": EachEdge, "edit": Edit},
 }
@@ -72,8 +79,8 @@ class GraphMetanetwork(nn.Module):
         out: width of the result.
         level: "graph" `[B, out]`, "node" `[N, out]` or "edge" `[E, out]`.
         inner: width inside the blocks' MLPs; `hidden` by default.
-        readout: at graph level "edges" (the mean over edges), "kinds", "nodes" or "attention"; at edge level
-            "each" or "edit" (the weights plus a learned change); or a `Readout`.
+        readout: at graph level "edges" (the mean over edges), "kinds", "tensors", "nodes" or "attention"; at
+            edge level "each" or "edit" (the weights plus a learned change); or a `Readout`.
         channels: numbers on each edge, 2 for weights and gradients.
         fourier: pairs of sine and cosine features of each weight.
         tensors: names of parameters that have a learned scale of their own (and, when editing, a step size);

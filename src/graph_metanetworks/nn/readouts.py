@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 import torch
 import torch.nn.functional as F
@@ -39,8 +40,8 @@ class PooledEdges(Readout):
         self.norm = RmsNorm(hidden)
         self.head = Mlp(hidden, hidden, out)
 
-    def num_segments(self, networks: int) -> int:
-        return networks
+    def num_segments(self, batch: Batch) -> int:
+        return len(batch)
 
     def segments(self, panel: Panel, batch: Batch) -> Tensor:
         """Where each edge is summed, broadcastable to the panel."""
@@ -61,7 +62,7 @@ class PooledEdges(Readout):
 
     def forward(self, state: State, links: Links) -> Tensor:
         terms = self.cell(state.edges, self.weights())
-        pooled = terms.new_zeros(self.num_segments(len(links.batch)), terms.shape[-1])
+        pooled = terms.new_zeros(self.num_segments(links.batch), terms.shape[-1])
         pooled = pooled.index_add(0, self.segments(links.panel, links.batch), terms)
         return self.finish(pooled, links.batch)
 
@@ -79,8 +80,8 @@ class MeanByKind(PooledEdges):
         self.kind = nn.Embedding(len(self.vocabulary.edge_kinds), hidden)
         self.mix = Mlp(2 * hidden, hidden, hidden)
 
-    def num_segments(self, networks: int) -> int:
-        return networks * self.kind.num_embeddings
+    def num_segments(self, batch: Batch) -> int:
+        return len(batch) * self.kind.num_embeddings
 
     def segments(self, panel: Panel, batch: Batch) -> Tensor:
         width = self.kind.num_embeddings
@@ -101,6 +102,32 @@ class MeanByKind(PooledEdges):
         mixed = self.mix(torch.cat([means, self.kind.weight.expand_as(means)], dim=-1))
         present = (counts > 0)[..., None].to(pooled.dtype)
         return self.head((mixed * present).sum(1) / present.sum(1))
+
+
+class MeanByTensor(PooledEdges):
+    """The mean over each block of edges, then an MLP, then the mean over blocks.
+
+    A block is a tensor, or a part of one that has a role of its own (the queries of a packed attention). All
+    are weighted alike, however many edges they have, and two layers of one kind are told apart.
+    """
+
+    def __init__(self, hidden: int, out: int) -> None:
+        super().__init__(hidden, out)
+        self.mix = Mlp(hidden, hidden, hidden)
+
+    def num_segments(self, batch: Batch) -> int:
+        return sum(len(graph.blocks) for graph in batch.graphs)
+
+    def segments(self, panel: Panel, batch: Batch) -> Tensor:
+        starts = list(accumulate((len(graph.blocks) for graph in batch.graphs), initial=0))
+        numbers = [starts[use.network] + use.block for use in panel.uses]
+        return torch.tensor(numbers, device=panel.use.device)[panel.use]
+
+    def finish(self, pooled: Tensor, batch: Batch) -> Tensor:
+        sizes = torch.tensor([float(block.num_edges) for graph in batch.graphs for block in graph.blocks])
+        mixed = self.mix(self.norm.weight * pooled / sizes.to(pooled)[:, None]).relu()
+        counts = [len(graph.blocks) for graph in batch.graphs]
+        return self.head(torch.stack([own.mean(0) for own in mixed.split(counts)]))
 
 
 class AttentionPooling(PooledEdges):

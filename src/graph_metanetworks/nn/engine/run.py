@@ -126,7 +126,7 @@ class _Edges:
             lambda edges, _, weights: Found(pooled=readout.cell(edges, weights)),
             readout.weights(),
             segments=segments,
-            num_segments=readout.num_segments(len(self.batch)),
+            num_segments=readout.num_segments(self.batch),
         )
         assert swept.pooled is not None
         return swept.pooled
