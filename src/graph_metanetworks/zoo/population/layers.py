@@ -2,8 +2,8 @@
 
 Activations are `[G, batch, ...]`: the shape that one network has, and networks in front. `G` is 1 as long as
 all networks see the same values, that is up to the first layer with weights, which then is one product.
-Where the axes lie in memory is another matter: after a convolution it is batch, height, width, networks,
-channels, which is what grouped convolutions are fast on.
+Where the axes lie in memory is another matter: after a convolution it is batch, networks, channels, height,
+width, as grouped convolutions want it; in DeepSets it is networks, features, batch, points.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from torch import Tensor, nn
 
 from graph_metanetworks.zoo.families.deepsets import Equivariant
 from graph_metanetworks.zoo.families.resnet import Subsampling
+from graph_metanetworks.zoo.families.vit import Attention
+from graph_metanetworks.zoo.population.attention import StackedAttention
 from graph_metanetworks.zoo.population.convolution import Convolution
 from graph_metanetworks.zoo.population.equivariant import StackedEquivariant
 from graph_metanetworks.zoo.population.linear import Linear
@@ -68,7 +70,7 @@ class GlobalAverage(nn.Module):
 
 
 class MeanOfPlaces(torch.autograd.Function):
-    """The gradient lies in memory as `x` does: where it does not, all that follows takes many times as long."""
+    """The gradient lies in memory as `x` does: else all that follows takes many times as long."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -115,6 +117,7 @@ STACKED: dict[type[nn.Module], Callable[[Sequence[Any]], nn.Module]] = {
     nn.Linear: Linear,
     Equivariant: StackedEquivariant,
     Subsampling: StackedSubsampling,
+    Attention: StackedAttention,
     nn.Conv1d: Convolution,
     nn.Conv2d: Convolution,
     nn.BatchNorm1d: BatchNorm,

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-from graph_metanetworks.zoo.population.stacked import NotStackable, Stacked
 from graph_metanetworks.zoo.population.stack import check_alike, set_generators, stack
+from graph_metanetworks.zoo.population.stacked import NotStackable, Stacked
 
 
 class Way(ABC):
