@@ -20,13 +20,13 @@ class Attention(nn.Module):
         super().__init__()
         self.projections = nn.Linear(features, 3 * features)
         self.out = nn.Linear(features, features)
-        self.heads = HEADS
 
     def forward(self, x: Tensor) -> Tensor:  # [..., tokens, features]
-        projected = self.projections(x).unflatten(-1, (3, self.heads, -1)).transpose(-2, -4)
-        query, key, value = projected.unbind(-3)  # [..., heads, tokens, features / heads]
+        projected = self.projections(x).unflatten(-1, (3, HEADS, -1)).transpose(-2, -4)
+        # with more than four axes, as in a population, the fused kernel would not be taken
+        query, key, value = projected.flatten(0, -5).unbind(-3)  # [batch, heads, tokens, features / heads]
         mixed = functional.scaled_dot_product_attention(query, key, value)
-        return self.out(mixed.transpose(-3, -2).flatten(-2))
+        return self.out(mixed.transpose(-3, -2).reshape(x.shape))
 
 
 class Block(nn.Module):

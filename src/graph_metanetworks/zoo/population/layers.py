@@ -16,8 +16,6 @@ from torch import Tensor, nn
 
 from graph_metanetworks.zoo.families.deepsets import Equivariant
 from graph_metanetworks.zoo.families.resnet import Subsampling
-from graph_metanetworks.zoo.families.vit import Attention
-from graph_metanetworks.zoo.population.attention import StackedAttention
 from graph_metanetworks.zoo.population.convolution import Convolution
 from graph_metanetworks.zoo.population.equivariant import StackedEquivariant
 from graph_metanetworks.zoo.population.linear import Linear
@@ -117,7 +115,6 @@ STACKED: dict[type[nn.Module], Callable[[Sequence[Any]], nn.Module]] = {
     nn.Linear: Linear,
     Equivariant: StackedEquivariant,
     Subsampling: StackedSubsampling,
-    Attention: StackedAttention,
     nn.Conv1d: Convolution,
     nn.Conv2d: Convolution,
     nn.BatchNorm1d: BatchNorm,
