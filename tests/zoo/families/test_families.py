@@ -8,7 +8,7 @@ import torch
 import graph_metanetworks as gmn
 from graph_metanetworks.zoo.draws import draw
 from graph_metanetworks.zoo.families import FAMILIES, Architecture, Task
-from graph_metanetworks.zoo.families.small_cnn import SmallCnn, SmallCnnConfig
+from graph_metanetworks.zoo.families.small_cnn import SmallCnnConfig, initialized_small_cnn
 from zoo.classifiers import TASK, VARIANTS, architecture
 
 CIFAR = Task(channels=3, height=32, width=32, classes=10)
@@ -51,11 +51,14 @@ def test_images_of_any_size(family: str, size: tuple[int, int, int]) -> None:
     assert model(torch.randn(2, *size)).shape == (2, 7)
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_small_cnns(seed: int) -> None:
-    model = SmallCnn(draw(SmallCnnConfig, torch.Generator().manual_seed(seed)), 10).eval()
+@pytest.mark.parametrize(("side", "padding"), [(32, 0), (15, 0), (14, 1), (8, 1)])
+def test_small_cnns(side: int, padding: int) -> None:
+    """Without padding, as published, wherever that leaves a pixel."""
+    task = Task(1, side, side, classes=10)
+    model = initialized_small_cnn(draw(SmallCnnConfig, torch.Generator().manual_seed(side)), task).eval()
+    assert all(convolution.padding == (padding, padding) for convolution in model.convolutions)
     assert sum(p.numel() for p in model.parameters()) == 4_970
-    example = torch.randn(2, 1, 32, 32)
+    example = torch.randn(2, 1, side, side)
     graph = gmn.trace(model, example)
     gmn.testing.assert_covers(graph, model)
     gmn.testing.assert_function_kept(graph, model, example)

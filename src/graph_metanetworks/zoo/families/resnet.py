@@ -10,6 +10,17 @@ from graph_metanetworks.zoo.families.family import Architecture, Family, Task
 from graph_metanetworks.zoo.families.parts import Head
 
 
+class Subsampling(nn.Module):
+    """Every `stride`-th pixel."""
+
+    def __init__(self, stride: int) -> None:
+        super().__init__()
+        self.stride = stride
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x[..., :: self.stride, :: self.stride]
+
+
 class Block(nn.Module):
     """Two convolutions; the skip takes every other pixel where the block halves the image."""
 
@@ -21,13 +32,12 @@ class Block(nn.Module):
         self.norm1 = nn.BatchNorm2d(channels)
         self.convolution2 = nn.Conv2d(channels, channels, 3, padding=1)
         self.norm2 = nn.BatchNorm2d(channels)
-        self.stride = stride
+        self.skip = nn.Identity() if stride == 1 else Subsampling(stride)
 
     def forward(self, x: Tensor) -> Tensor:
         branch = functional.relu(self.norm1(self.convolution1(x)))
         branch = self.norm2(self.convolution2(branch))
-        skip = x if self.stride == 1 else x[..., :: self.stride, :: self.stride]
-        return functional.relu(skip + branch)
+        return functional.relu(self.skip(x) + branch)
 
 
 class ResNet(nn.Module):

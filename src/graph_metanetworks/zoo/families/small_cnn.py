@@ -7,15 +7,18 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from graph_metanetworks.zoo.draws import Choice, LogUniform, Uniform, drawn
+from graph_metanetworks.zoo.families.family import Task
 from graph_metanetworks.zoo.population.course import TrainingConfig
 
 CHANNELS = 16
 LAYERS = 3
+SMALLEST_SIDE = 15  # of images of which three convolutions without padding leave something
+ACTIVATIONS = {"relu": nn.ReLU, "tanh": nn.Tanh}
 
 
 @dataclass(frozen=True)
 class SmallCnnConfig(TrainingConfig):
-    """The spread of hyper-parameters of the Small CNN Zoo."""
+    """The hyper-parameters that vary in the Small CNN Zoo; the ranges are ours."""
 
     learning_rate: float = drawn(LogUniform(5e-4, 5e-2))
     weight_decay: float = drawn(LogUniform(1e-8, 1e-2))
@@ -30,27 +33,37 @@ class SmallCnnConfig(TrainingConfig):
 
 
 class SmallCnn(nn.Module):
-    """Three convolutions with stride 2, the mean over places, one linear layer."""
+    """Three convolutions with stride 2, the mean over places, one linear layer.
+
+    Convolutions have no padding, as those of the published networks. Images below 15 x 15, of which nothing
+    would be left, are padded by 1.
+    """
 
     stackable = True
 
-    def __init__(self, config: SmallCnnConfig, classes: int) -> None:
+    def __init__(self, activation: str, task: Task, dropout: float = 0.0) -> None:
         super().__init__()
-        inputs = [1, *[CHANNELS] * (LAYERS - 1)]
+        padding = 0 if min(task.height, task.width) >= SMALLEST_SIDE else 1
         self.convolutions = nn.ModuleList(
-            nn.Conv2d(channels, CHANNELS, 3, stride=2, padding=1) for channels in inputs
+            nn.Conv2d(channels, CHANNELS, 3, stride=2, padding=padding)
+            for channels in (task.channels, *[CHANNELS] * (LAYERS - 1))
         )
-        self.activation = nn.ReLU() if config.activation == "relu" else nn.Tanh()
-        self.dropout = nn.Dropout(config.dropout)
+        self.activation = ACTIVATIONS[activation]()
+        self.dropout = nn.Dropout(dropout)
         self.pool = nn.AdaptiveAvgPool2d(1)
-        self.out = nn.Linear(CHANNELS, classes)
-        for layer in (*self.convolutions, self.out):
-            initialize(layer, config)
+        self.out = nn.Linear(CHANNELS, task.classes)
 
     def forward(self, x: Tensor) -> Tensor:  # [..., 1, height, width] -> [..., classes]
         for convolution in self.convolutions:
             x = self.dropout(self.activation(convolution(x)))
         return self.out(self.pool(x).flatten(-3))
+
+
+def initialized_small_cnn(config: SmallCnnConfig, task: Task) -> SmallCnn:
+    network = SmallCnn(config.activation, task, config.dropout)
+    for layer in (*network.convolutions, network.out):
+        initialize(layer, config)
+    return network
 
 
 def initialize(layer: nn.Module, config: SmallCnnConfig) -> None:

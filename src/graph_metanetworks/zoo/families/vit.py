@@ -23,9 +23,10 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:  # [..., tokens, features]
         projected = self.projections(x).unflatten(-1, (3, HEADS, -1)).transpose(-2, -4)
-        query, key, value = projected.unbind(-3)  # [..., heads, tokens, features / heads]
+        # with more than four axes, as in a population, the fused kernel would not be taken
+        query, key, value = projected.flatten(0, -5).unbind(-3)  # [batch, heads, tokens, features / heads]
         mixed = functional.scaled_dot_product_attention(query, key, value)
-        return self.out(mixed.transpose(-3, -2).flatten(-2))
+        return self.out(mixed.transpose(-3, -2).reshape(x.shape))
 
 
 class Block(nn.Module):
@@ -59,7 +60,7 @@ class Vit(nn.Module):
         self.head = nn.Linear(hidden, task.classes)
 
     def forward(self, x: Tensor) -> Tensor:  # [..., channels, height, width] -> [..., classes]
-        x = self.patches(x).flatten(-2).mT + self.places
+        x = (self.patches(x).flatten(-2).mT + self.places).contiguous()  # or each block would copy it
         for block in self.blocks:
             x = block(x)
         return self.head(x.mean(-2))

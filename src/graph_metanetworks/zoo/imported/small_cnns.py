@@ -12,6 +12,8 @@ from torch import Tensor, nn
 
 from graph_metanetworks.errors import ZooError
 from graph_metanetworks.zoo.description import Description, versions
+from graph_metanetworks.zoo.families.family import Task
+from graph_metanetworks.zoo.families.small_cnn import ACTIVATIONS, SmallCnn
 from graph_metanetworks.zoo.fill import fill
 from graph_metanetworks.zoo.imported.small_cnn_files import Published, PublishedConfig
 from graph_metanetworks.zoo.plan import Range, ShardPlan
@@ -21,24 +23,7 @@ from graph_metanetworks.zoo.workers import Progress
 from graph_metanetworks.zoo.zoo import Zoo
 
 SHARD = 1024  # networks: they need not be trained, so shards are large
-ACTIVATIONS = {"relu": torch.relu, "tanh": torch.tanh}
-
-
-class SmallCnn(nn.Module):
-    """Three convolutions with stride 2 and no padding, a mean over places, a linear layer."""
-
-    def __init__(self, activation: str) -> None:
-        super().__init__()
-        if activation not in ACTIVATIONS:
-            raise ZooError(f"the networks use {' or '.join(ACTIVATIONS)}, not '{activation}'.")
-        self.activation = ACTIVATIONS[activation]
-        self.convolutions = nn.ModuleList(nn.Conv2d(channels, 16, 3, stride=2) for channels in (1, 16, 16))
-        self.out = nn.Linear(16, 10)
-
-    def forward(self, x: Tensor) -> Tensor:  # [B, 1, height, width] -> [B, 10]
-        for convolution in self.convolutions:
-            x = self.activation(convolution(x))
-        return self.out(x.mean((2, 3)))
+TASK = Task(channels=1, height=32, width=32, classes=10)  # grey images of any data set
 
 
 class PublishedSmallCnns(Recipe[PublishedConfig]):
@@ -62,10 +47,12 @@ class PublishedSmallCnns(Recipe[PublishedConfig]):
         )
 
     def build(self, config: PublishedConfig) -> nn.Module:
-        return SmallCnn(config.activation)
+        if config.activation not in ACTIVATIONS:
+            raise ZooError(f"the networks use {' or '.join(ACTIVATIONS)}, not '{config.activation}'.")
+        return SmallCnn(config.activation, TASK)
 
     def example(self, config: PublishedConfig) -> tuple[Tensor]:
-        return (torch.zeros(1, 1, 32, 32),)
+        return (torch.zeros(1, TASK.channels, TASK.height, TASK.width),)
 
     def shape(self, config: PublishedConfig) -> Hashable:
         return config.activation

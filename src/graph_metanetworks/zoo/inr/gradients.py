@@ -22,7 +22,7 @@ from graph_metanetworks.zoo.inr.parameters import Parameters
 from graph_metanetworks.zoo.inr.sincos import sine_and_cosine
 from graph_metanetworks.zoo.inr.siren import Architecture
 
-TILE_BYTES = 1_500_000  # of a buffer, of which there are five in a network with two hidden layers
+TILE_BYTES = 2_200_000  # of a buffer, of which there are five in a network with two hidden layers
 LARGEST_TILE = 16  # networks
 
 

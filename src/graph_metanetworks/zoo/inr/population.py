@@ -13,7 +13,7 @@ from graph_metanetworks.zoo.inr.gradients import Gradients
 from graph_metanetworks.zoo.inr.grid import Grid
 from graph_metanetworks.zoo.inr.siren import Architecture
 
-SLOTS = 32  # networks that are fitted at a time, at least
+SLOTS = 64  # networks that are fitted at a time, at least
 FIRST_DECAY, SECOND_DECAY, EPSILON = 0.9, 0.999, 1e-8  # Adam's usual ones
 
 

@@ -21,7 +21,9 @@ class ColumnGroupNorm(torch.autograd.Function):
         squares = torch.linalg.vector_norm(centred, dim=-1).square_() / x.shape[-1]  # var_mean is slower
         inverse = (squares.mean(2, keepdim=True) + epsilon).rsqrt_()  # [G, groups, 1, batch]
         ctx.save_for_backward(centred, weight, inverse)
-        return torch.addcmul(bias.unsqueeze(-1), centred, (inverse * weight).unsqueeze(-1))
+        return torch.mul(centred, (inverse * weight).unsqueeze(-1)).add_(
+            bias.unsqueeze(-1)
+        )  # faster than addcmul
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
@@ -29,11 +31,12 @@ class ColumnGroupNorm(torch.autograd.Function):
         centred, weight, inverse = ctx.saved_tensors
         count = centred.shape[2] * centred.shape[4]
         plain = gradient.sum(-1)  # [G, groups, channels, batch]
-        along = (gradient * centred).sum(-1) * inverse  # with the normalised values
+        product = gradient * centred
+        along = product.sum(-1) * inverse  # with the normalised values
         mean_plain = (weight * plain).sum(2, keepdim=True) / count
         mean_along = (weight * along).sum(2, keepdim=True) / count
         slope = -inverse.square() * mean_along
         constant = -inverse * mean_plain
-        result = torch.addcmul(constant.unsqueeze(-1), centred, slope.unsqueeze(-1))
+        result = torch.mul(centred, slope.unsqueeze(-1), out=product).add_(constant.unsqueeze(-1))
         result.addcmul_(gradient, (inverse * weight).unsqueeze(-1))
         return result, along.sum(3, keepdim=True), plain.sum(3, keepdim=True), None

@@ -23,11 +23,15 @@ class Population:
     def __init__(self, parameters: dict[str, Tensor], way: Way, configs: Sequence[TrainingConfig]) -> None:
         """`configs` are in order of optimiser: networks with the same one are neighbours."""
         self.way = way
-        self.shapes = {name: value.shape for name, value in parameters.items()}
         self.weights = torch.cat(
             [value.flatten(1) for value in parameters.values()], dim=1
         )  # [G, parameters]
-        self.weights.requires_grad_()
+        parts = self.weights.split([value[0].numel() for value in parameters.values()], dim=1)
+        self.parameters = {
+            name: part.view(value.shape).requires_grad_()
+            for (name, value), part in zip(parameters.items(), parts, strict=True)
+        }  # by name, [G, ...]: views of the weights
+        way.use(self.parameters)
         self.rates = self._column([config.learning_rate for config in configs])
         self.decays = self._column([config.weight_decay for config in configs])
         self.smoothing = self._column([config.label_smoothing for config in configs]).squeeze(1)
@@ -40,34 +44,27 @@ class Population:
         found, start = [], 0
         for name, same in groupby(names):
             rows = slice(start, start + len(list(same)))
-            found.append((rows, ROW_OPTIMIZERS[name](self.weights.detach()[rows])))
+            found.append((rows, ROW_OPTIMIZERS[name](self.weights[rows])))
             start = rows.stop
         return found
 
-    def parameters(self) -> dict[str, Tensor]:
-        """By name, `[G, ...]`: views of the weights, so that their gradient comes back as one tensor."""
-        parts = self.weights.split([shape[1:].numel() for shape in self.shapes.values()], dim=1)
-        return {
-            name: part.view(shape) for (name, shape), part in zip(self.shapes.items(), parts, strict=True)
-        }
-
     def step(self, images: Tensor, labels: Tensor, factor: float) -> None:
         """One step of every network's optimiser, at `factor` times its learning rate."""
-        losses = smoothed_cross_entropy(self.way(self.parameters(), images), labels, self.smoothing)
-        (gradient,) = torch.autograd.grad(losses.sum(), self.weights)
+        losses = smoothed_cross_entropy(self.way(images), labels, self.smoothing)
+        gradients = torch.autograd.grad(losses.sum(), list(self.parameters.values()))
         with torch.no_grad():
-            weights = self.weights.detach()
-            gradient.addcmul_(weights, self.decays)
+            gradient = torch.cat([each.flatten(1) for each in gradients], dim=1)
+            gradient.addcmul_(self.weights, self.decays)
             for rows, optimizer in self.optimizers:
-                optimizer.step(weights[rows], gradient[rows], factor * self.rates[rows])
+                optimizer.step(self.weights[rows], gradient[rows], factor * self.rates[rows])
 
     @torch.no_grad()
     def logits(self, images: Tensor) -> Tensor:  # [G, batch, classes]
-        return self.way(self.parameters(), images)
+        return self.way(images)
 
     def state_dict(self, network: int) -> dict[str, Tensor]:
         """A copy of the parameters and buffers of a network."""
-        stacked = self.parameters() | self.way.buffers
+        stacked = self.parameters | self.way.buffers
         return {name: value[network].detach().clone() for name, value in stacked.items()}
 
 

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
-from graph_metanetworks.zoo.population.layers import POINTWISE, STACKED, Dropout, NotStackable
+from graph_metanetworks.zoo.population.layers import POINTWISE, STACKED, Dropout
+from graph_metanetworks.zoo.population.stacked import NotStackable
 
 CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 

@@ -68,7 +68,8 @@ def train(
         _learner(build, config, seed, batches.dtype) for config, seed in zip(configs, seeds, strict=True)
     ]
     images, _ = batches.training(0)
-    size = networks_at_once(learners[0].network, images)
+    parts = -(-len(learners) // networks_at_once(learners[0].network, images))
+    size = -(-len(learners) // parts)  # about equal, so that no small rest is left
     order = sorted(range(len(learners)), key=lambda k: learners[k].config.optimizer)
     results: dict[int, Trained] = {}
     for first in range(0, len(order), size):

@@ -10,17 +10,21 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-from graph_metanetworks.zoo.population.layers import NotStackable, Stacked
 from graph_metanetworks.zoo.population.stack import check_alike, set_generators, stack
+from graph_metanetworks.zoo.population.stacked import NotStackable, Stacked
 
 
 class Way(ABC):
-    """Stacked parameters and images to the outputs of all networks; buffers are its own."""
+    """Images to the outputs of all networks; buffers are its own."""
 
     buffers: dict[str, Tensor]  # [G, ...] each
 
     @abstractmethod
-    def __call__(self, parameters: dict[str, Tensor], images: Tensor) -> Tensor:
+    def use(self, parameters: dict[str, Tensor]) -> None:
+        """Compute with these stacked parameters from now on."""
+
+    @abstractmethod
+    def __call__(self, images: Tensor) -> Tensor:
         """Outputs `[G, batch, ...]`."""
 
     @abstractmethod
@@ -38,8 +42,13 @@ class StackedLayers(Way):
             for name, value in layer.named_buffers(recurse=False)
         }
 
-    def __call__(self, parameters: dict[str, Tensor], images: Tensor) -> Tensor:
-        return functional_call(self.module, parameters, (images.unsqueeze(0),))
+    def use(self, parameters: dict[str, Tensor]) -> None:
+        for name, value in parameters.items():
+            path, _, own = name.rpartition(".")
+            self.module.get_submodule(path)._parameters[own] = value  # pyright: ignore[reportArgumentType]
+
+    def __call__(self, images: Tensor) -> Tensor:
+        return self.module(images.unsqueeze(0))
 
     def train(self, mode: bool) -> None:
         self.module.train(mode)
@@ -52,24 +61,28 @@ class Vmapped(Way):
         for modules in zip(*(network.modules() for network in networks), strict=True):
             check_alike(modules)
         self.module = networks[0]
+        self.parameters = stacked_parameters(networks)
         buffers = [dict(network.named_buffers()) for network in networks]
         self.buffers = {name: torch.stack([each[name] for each in buffers]) for name in buffers[0]}
 
-    def __call__(self, parameters: dict[str, Tensor], images: Tensor) -> Tensor:
+    def use(self, parameters: dict[str, Tensor]) -> None:
+        self.parameters = parameters
+
+    def __call__(self, images: Tensor) -> Tensor:
         def one(parameters: dict[str, Tensor], buffers: dict[str, Tensor]) -> Tensor:
             return functional_call(self.module, (parameters, buffers), (images,))
 
-        return vmap(one, randomness="error")(parameters, self.buffers)
+        return vmap(one, randomness="error")(self.parameters, self.buffers)
 
     def train(self, mode: bool) -> None:
         self.module.train(mode)
 
-    def works(self, parameters: dict[str, Tensor], images: Tensor) -> bool:
+    def works(self, images: Tensor) -> bool:
         """Whether `vmap` can run these networks in training."""
         kept, self.buffers = self.buffers, {name: value.clone() for name, value in self.buffers.items()}
         try:
             self.train(True)
-            self(parameters, images)
+            self(images)
         except Exception:  # an error of the network itself comes up again when it runs alone
             return False
         finally:
@@ -81,15 +94,19 @@ def find_way(
     networks: Sequence[nn.Module], generators: Sequence[torch.Generator], images: Tensor
 ) -> Way | None:
     """The fastest way that gives each network what it would get alone, if there is one."""
-    parameters = stacked_parameters(networks)
-    if len(parameters) < len(list(networks[0].named_parameters(remove_duplicate=False))):
+    if has_shared_parameters(networks[0]):
         return None  # parameters that are used twice would come apart
     with suppress(NotStackable):
         return StackedLayers(networks, generators)
     with suppress(NotStackable):
         way = Vmapped(networks)
-        return way if way.works(parameters, images) else None
+        return way if way.works(images) else None
     return None
+
+
+def has_shared_parameters(network: nn.Module) -> bool:
+    once, all_names = (list(network.named_parameters(remove_duplicate=d)) for d in (True, False))
+    return len(once) < len(all_names)
 
 
 def stacked_parameters(networks: Sequence[nn.Module]) -> dict[str, Tensor]:

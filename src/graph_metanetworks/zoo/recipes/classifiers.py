@@ -13,7 +13,7 @@ from graph_metanetworks.zoo import draws
 from graph_metanetworks.zoo.data import ImageData
 from graph_metanetworks.zoo.draws import Choice
 from graph_metanetworks.zoo.families import FAMILIES, Architecture
-from graph_metanetworks.zoo.families.small_cnn import SmallCnn, SmallCnnConfig
+from graph_metanetworks.zoo.families.small_cnn import SmallCnnConfig, initialized_small_cnn
 from graph_metanetworks.zoo.population.batches import Batches
 from graph_metanetworks.zoo.population.course import TrainingConfig
 from graph_metanetworks.zoo.recipes.classifier_recipe import ClassifierRecipe
@@ -56,13 +56,13 @@ class VaryingCnns(Diverse):
 
 
 class SmallCnns(ClassifierRecipe[SmallCnnConfig]):
-    """The architecture of Unterthiner et al. with the spread of hyper-parameters of their zoo."""
+    """The architecture of Unterthiner et al.; hyper-parameters vary as in their zoo, in ranges of our own."""
 
     name = "small-cnns"
     hyperparameters = SmallCnnConfig
 
     def build(self, config: SmallCnnConfig) -> nn.Module:
-        return SmallCnn(config, self.task.classes)
+        return initialized_small_cnn(config, self.task)
 
     def shape(self, config: SmallCnnConfig) -> Hashable:
         return config.activation, config.train_fraction
