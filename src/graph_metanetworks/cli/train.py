@@ -51,10 +51,10 @@ def accuracy(
     tune: Annotated[
         bool, typer.Option("--tune", help="Try the paper's learning rates; take the best on validation.")
     ] = False,
-    steps: Steps = 800,
-    rounds: Rounds = 40,
-    batch_size: BatchSize = 16,
-    patience: Patience = 15,
+    steps: Steps = 1000,
+    rounds: Rounds = 20,
+    batch_size: BatchSize = 8,
+    patience: Patience = 10,
     seed: Annotated[int, typer.Option(help="Of the split, the weights and the order.")] = 0,
     devices: Annotated[int, typer.Option(min=1, help="Processes or GPUs of each machine.")] = 1,
     nodes: Annotated[int, typer.Option(min=1, help="Machines; start the command on each.")] = 1,

@@ -59,8 +59,9 @@ METHODS = {
             "message passing on the parameter graph; any architecture; invariant to its symmetries",
             {
                 "paper": lambda: GraphMetanetwork.preset("accuracy"),
-                "small": lambda: GraphMetanetwork(hidden=32, layers=3),
+                "small": lambda: GraphMetanetwork(hidden=32, layers=3, readout="tensors"),
             },
+            learning_rate=5e-3,
         ),
         Method(
             "gmn-grit",

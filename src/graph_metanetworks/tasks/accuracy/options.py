@@ -33,10 +33,10 @@ class Options:
     label: str = LABEL
     loss: Loss = "bce"
     learning_rate: float | None = None
-    steps: int = 800
-    rounds: int = 40
-    batch_size: int = 16
-    patience: int = 15
+    steps: int = 1000
+    rounds: int = 20
+    batch_size: int = 8
+    patience: int = 10
     seed: int = 0
 
     def __post_init__(self) -> None:
