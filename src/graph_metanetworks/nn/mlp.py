@@ -9,8 +9,8 @@ from torch import Tensor, nn
 class Mlp(nn.Module):
     """Two linear layers with a ReLU between them.
 
-    At first its results are as large as its inputs (He et al., 2015). Torch's own start makes them a quarter of
-    that: then what an update adds to a state is hardly seen, and training is slow.
+    At first its results are as large as its inputs (He et al., 2015). Torch's own start makes them a quarter
+    of that: then what an update adds to a state is hardly seen, and training is slow.
     """
 
     def __init__(self, inputs: int, inner: int, outputs: int, *, bias: bool = True) -> None:

@@ -19,6 +19,7 @@ from graph_metanetworks.batch import Batch
 from graph_metanetworks.nn.encoders import EdgeEncoder
 from graph_metanetworks.nn.engine.panel import Panel, Where, arrange, rows
 from graph_metanetworks.nn.engine.sweep import Found, Shares, Sweep, Swept, Terms, alone, run
+from graph_metanetworks.nn.engine.workers import torch_threads
 from graph_metanetworks.nn.message_passing import MessagePassing
 from graph_metanetworks.nn.readouts import EachEdge, PooledEdges
 from graph_metanetworks.nn.state import Links, State, degrees, node_network
@@ -37,7 +38,7 @@ class Plan:
     at_once_below: int  # numbers: if edge states have fewer, autograd keeps what it wants of whole panels
     piece: int  # numbers in the edge states of a piece
     regions: Callable[[tuple[int, ...], int], Iterator[Where]]  # how panels are cut into pieces
-    shares: Shares = alone
+    shares: Shares
 
 
 BLOCKS = Plan(
@@ -47,6 +48,7 @@ BLOCKS = Plan(
     at_once_below=1 << 23,
     piece=1 << 19,
     regions=rows,
+    shares=torch_threads,
 )
 
 
@@ -113,7 +115,12 @@ class _Edges:
             return found._replace(edges=edges) if keeps else found
 
         swept = self._sweep(
-            last, block.message_weights(), [ends], gives_edges=keeps, maximum=block.aggregation == "max"
+            last,
+            block.message_weights(),
+            [ends],
+            gives_edges=keeps,
+            overwrites=keeps and self.states is not None and not torch.is_grad_enabled(),
+            maximum=block.aggregation == "max",
         )
         if keeps:
             self.states, self.behind = swept.edges, []
@@ -165,6 +172,7 @@ class _Edges:
         ends: list[Terms] | None = None,
         *,
         gives_edges: bool = False,
+        overwrites: bool = False,
         maximum: bool = False,
         segments: list[Tensor] | None = None,
         num_segments: int | None = None,
@@ -192,8 +200,9 @@ class _Edges:
             piece=max(1, plan.piece // self.hidden),
             regions=plan.regions,
             gives_edges=gives_edges,
+            overwrites=overwrites,
             maximum=maximum,
-            shares=plan.shares,
+            shares=plan.shares if self.batch.device.type == "cpu" else alone,
         )
         on_edges = self.first if states is None else [[own] for own in states]
         on_nodes = [terms for _, terms in self.behind] + (ends or [])

@@ -71,6 +71,7 @@ class Sweep:
     piece: int  # edges
     regions: Callable[[tuple[int, ...], int], Iterator[Where]]  # how panels are cut
     gives_edges: bool = False  # the cell finds states or results of edges
+    overwrites: bool = False  # new states take the place of those on edges, which nobody needs any more
     maximum: bool = False  # messages are reduced by their maximum instead of their sum
     shares: Shares = alone
 
@@ -199,7 +200,7 @@ class _Recompute(torch.autograd.Function):
         ctx.set_materialize_grads(False)
 
         reuse = nullcontext if ctx.autocast is not nullcontext else Scratch().used  # it has its own types
-        edges: dict[int, Tensor] = {}
+        edges = {number: own for number, (own,) in enumerate(on_edges)} if sweep.overwrites else {}
         making = threading.Lock()
 
         def keep(found: Tensor, number: int, where: Where) -> None:

@@ -24,7 +24,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from graph_metanetworks.nn.engine.sweep import Place, Sums, Work
 
-FEWEST_PIECES = 16  # of a worker, for which a process is made
+FEWEST_PIECES = 16  # of a worker: fewer are not worth one
 LOOK = 0.2  # seconds between two looks at the progress of processes
 
 
@@ -111,6 +111,14 @@ class Workers:
                 process.terminate()
                 process.join()
         return [found[number] for number in range(self.count)]
+
+
+def torch_threads(work: Work, places: Iterable[Place], *, writes: bool) -> list[Sums]:
+    """As many workers as torch has threads, or all these threads for each operation if pieces are few."""
+    todo, count = list(places), torch.get_num_threads()
+    if count == 1 or len(todo) < FEWEST_PIECES * count:
+        return [work(todo)]
+    return Workers(count)(work, todo, writes=True)
 
 
 def _send_sums(connection: Connection, work: Work, share: list[Place], done: Any, number: int) -> None:
