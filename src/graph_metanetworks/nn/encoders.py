@@ -12,6 +12,7 @@ from graph_metanetworks.batch import Batch
 from graph_metanetworks.graph import MAX_POSITIONS, ParameterGraph
 from graph_metanetworks.nn.engine.panel import Panel
 from graph_metanetworks.nn.engine.scratch import room
+from graph_metanetworks.nn.mlp import product
 from graph_metanetworks.nn.state import graph_degrees
 from graph_metanetworks.nn.vocabulary import Vocabulary
 
@@ -158,7 +159,7 @@ class EdgeEncoder(nn.Module):
         return [panel.values, base, factor[panel.use], offset[panel.use]]
 
     def weights(self) -> list[Tensor]:
-        return [self.value.weight.t().contiguous()]
+        return [self.value.weight]
 
     def states(self, terms: list[Tensor], weights: list[Tensor]) -> Tensor:
         """First edge states, `[*piece, hidden]`."""
@@ -170,11 +171,9 @@ class EdgeEncoder(nn.Module):
         features = [scaled, soft, torch.log(size, out=room("size", values, channels))]
         for octave in range(self.fourier):
             features += [(2**octave * pi * scaled).sin(), (2**octave * pi * scaled).cos()]
-        columns = [column for feature in features for column in feature.split(1, dim=-1)]
-        states, out = base, room("states", scaled, base.shape[-1])
-        for column, weight in zip(columns, weights[0].unbind(), strict=True):  # so few: faster than a product
-            states = torch.addcmul(states, column, weight, out=out)
-        return states
+        shown = torch.cat(features, dim=-1, out=room("shown", values, channels * len(features)))
+        place = room("states", values, base.shape[-1])
+        return torch.add(product(shown, weights[0], out=place), base, out=place)
 
 
 def _position_waves(position: Tensor) -> Tensor:
