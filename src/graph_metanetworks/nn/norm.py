@@ -62,12 +62,12 @@ class _Normed(torch.autograd.Function):
         ctx.save_for_forward(result, factor)
 
     @staticmethod
-    def backward(ctx, grad: Tensor, _: Tensor | None) -> Tensor:
-        return _derivative(grad, *ctx.saved_tensors)
+    def backward(ctx, *grads: Tensor) -> Tensor:
+        return _derivative(grads[0], *ctx.saved_tensors)
 
     @staticmethod
-    def jvp(ctx, tangent: Tensor) -> tuple[Tensor, None]:
-        return _derivative(tangent, *ctx.saved_tensors), None
+    def jvp(ctx, *tangents: Tensor) -> tuple[Tensor, None]:
+        return _derivative(tangents[0], *ctx.saved_tensors), None
 
 
 def _derivative(along: Tensor, result: Tensor, factor: Tensor) -> Tensor:
