@@ -56,20 +56,25 @@ class _Normed(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx, inputs: tuple[Tensor], output: tuple[Tensor, Tensor]) -> None:
-        result, factor = output
-        ctx.mark_non_differentiable(factor)
-        ctx.save_for_backward(result, factor)
-        ctx.save_for_forward(result, factor)
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(*output)
+        ctx.save_for_forward(*output)
 
     @staticmethod
-    def backward(ctx, *grads: Tensor) -> Tensor:
-        return _derivative(grads[0], *ctx.saved_tensors)
+    def backward(ctx, *grads: Tensor | None) -> Tensor | None:
+        (to_result, to_factor), (result, factor) = grads, ctx.saved_tensors
+        grad = None if to_result is None else _derivative(to_result, result, factor)
+        if to_factor is None:  # it is wanted only for second derivatives
+            return grad
+        own = -to_factor * factor.square() * result / result.shape[-1]
+        return own if grad is None else grad + own
 
     @staticmethod
-    def jvp(ctx, *tangents: Tensor) -> tuple[Tensor, None]:
-        return _derivative(tangents[0], *ctx.saved_tensors), None
+    def jvp(ctx, *tangents: Tensor) -> tuple[Tensor, Tensor]:
+        (along,), (result, factor) = tangents, ctx.saved_tensors
+        return _derivative(along, result, factor), -factor.square() * _mean(along * result)
 
 
 def _derivative(along: Tensor, result: Tensor, factor: Tensor) -> Tensor:
-    """The norm's derivative along a direction; it is symmetric, so it is its own transpose."""
+    """That of the result along a direction; it is symmetric, so it is its own transpose."""
     return torch.addcmul(along, result, _mean(along * result), value=-1) * factor
