@@ -4,10 +4,14 @@ import multiprocessing
 import os
 import signal
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
+from torch import nn
 
+import graph_metanetworks as gmn
+from graph_metanetworks.nn import metanetwork
 from graph_metanetworks.nn.engine import workers
 from graph_metanetworks.nn.engine.sweep import alone
 from graph_metanetworks.nn.engine.workers import Workers
@@ -82,3 +86,28 @@ def test_the_bar_counts_pieces(monkeypatch):
     monkeypatch.setattr(workers.Progress, "update", lambda *_, completed: told.append(completed))
     Workers(2, progress=True)(lambda places: [torch.tensor(len(list(places)))], PLACES, writes=True)
     assert told[-1] == len(PLACES)
+
+
+@pytest.mark.parametrize("level", ["graph", "edge"])
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_blocks_with_a_worker_for_each_thread(threads, level, monkeypatch):
+    """Many small pieces: states and gradients are those of the list of edges."""
+    used = []
+    monkeypatch.setattr(workers.torch, "get_num_threads", lambda: threads)
+    monkeypatch.setattr(workers.torch, "set_num_threads", used.append)
+    small = replace(metanetwork.BLOCKS, list_below=1, at_once_below=0, piece=64)
+    monkeypatch.setattr(metanetwork, "BLOCKS", small)
+    model = nn.Sequential(nn.Linear(9, 20), nn.ReLU(), nn.Linear(20, 7)).double()
+    graph = gmn.trace(model, torch.zeros(1, 9).double())
+    batch = gmn.collate([(graph, model.state_dict())])
+    net = gmn.GraphMetanetwork(8, 3, level=level).double()
+    found = {}
+    for engine in ("edge_list", "blocks"):
+        result = net(batch, engine=engine)
+        with torch.no_grad():
+            torch.testing.assert_close(net(batch, engine=engine), result)
+        parameters = list(net.parameters())
+        grads = torch.autograd.grad(result.square().sum(), parameters, materialize_grads=True)
+        found[engine] = [result, *grads]
+    torch.testing.assert_close(found["blocks"], found["edge_list"])
+    assert bool(used) == (threads > 1)
