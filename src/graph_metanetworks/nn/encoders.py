@@ -12,7 +12,7 @@ from graph_metanetworks.batch import Batch
 from graph_metanetworks.graph import MAX_POSITIONS, ParameterGraph
 from graph_metanetworks.nn.engine.panel import Panel
 from graph_metanetworks.nn.engine.scratch import room
-from graph_metanetworks.nn.mlp import product
+from graph_metanetworks.nn.mlp import add_product
 from graph_metanetworks.nn.state import graph_degrees
 from graph_metanetworks.nn.vocabulary import Vocabulary
 
@@ -171,9 +171,14 @@ class EdgeEncoder(nn.Module):
         features = [scaled, soft, torch.log(size, out=room("size", values, channels))]
         for octave in range(self.fourier):
             features += [(2**octave * pi * scaled).sin(), (2**octave * pi * scaled).cos()]
-        shown = torch.cat(features, dim=-1, out=room("shown", values, channels * len(features)))
+        place = room("shown", values, channels * len(features))
+        if place is not None:
+            place = place.view(len(features), *values.shape)
+        shown = torch.stack(features, out=place).movedim(0, -2).flatten(-2)  # side by side it would be slower
         place = room("states", values, base.shape[-1])
-        return torch.add(product(shown, weights[0], out=place), base, out=place)
+        if place is not None:
+            base = place.copy_(base)
+        return add_product(base, shown, weights[0], out=place)
 
 
 def _position_waves(position: Tensor) -> Tensor:
