@@ -195,7 +195,7 @@ def test_what_fails_in_a_thread_ends_the_run(monkeypatch):
     batch = gmn.collate(mixed())
     threads, calls = torch.get_num_threads(), []
 
-    def updated(*_):
+    def updated(*_, **__):
         calls.append(1)
         raise RuntimeError("out of luck")
 

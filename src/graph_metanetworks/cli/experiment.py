@@ -22,6 +22,7 @@ from graph_metanetworks.cli.accuracy_options import (
 )
 from graph_metanetworks.cli.friendly import friendly_errors
 from graph_metanetworks.cli.train import open_labelled, say
+from graph_metanetworks.tasks.defaults import BATCH_SIZE, PATIENCE, ROUNDS, STEPS
 
 app = typer.Typer(no_args_is_help=True, help="Reproduce the paper's experiments.")
 
@@ -48,10 +49,10 @@ def accuracy(
     size: Size = "small",
     label: Label = "test_accuracy",
     loss: Loss = "bce",
-    steps: Steps = 1000,
-    rounds: Rounds = 20,
-    batch_size: BatchSize = 8,
-    patience: Patience = 10,
+    steps: Steps = STEPS,
+    rounds: Rounds = ROUNDS,
+    batch_size: BatchSize = BATCH_SIZE,
+    patience: Patience = PATIENCE,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:

@@ -21,6 +21,7 @@ from graph_metanetworks.cli.accuracy_options import (
 )
 from graph_metanetworks.cli.friendly import friendly_errors
 from graph_metanetworks.table import Table
+from graph_metanetworks.tasks.defaults import BATCH_SIZE, PATIENCE, ROUNDS, STEPS
 
 if TYPE_CHECKING:
     from graph_metanetworks.tasks.accuracy import LabelledZoo
@@ -51,10 +52,10 @@ def accuracy(
     tune: Annotated[
         bool, typer.Option("--tune", help="Try the paper's learning rates; take the best on validation.")
     ] = False,
-    steps: Steps = 1000,
-    rounds: Rounds = 20,
-    batch_size: BatchSize = 8,
-    patience: Patience = 10,
+    steps: Steps = STEPS,
+    rounds: Rounds = ROUNDS,
+    batch_size: BatchSize = BATCH_SIZE,
+    patience: Patience = PATIENCE,
     seed: Annotated[int, typer.Option(help="Of the split, the weights and the order.")] = 0,
     devices: Annotated[int, typer.Option(min=1, help="Processes or GPUs of each machine.")] = 1,
     nodes: Annotated[int, typer.Option(min=1, help="Machines; start the command on each.")] = 1,

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from graph_metanetworks.nn.engine.scratch import room
 from graph_metanetworks.nn.engine.sweep import Found, Terms
-from graph_metanetworks.nn.mlp import Mlp, add_product, product
+from graph_metanetworks.nn.mlp import Mlp, add_product
 from graph_metanetworks.nn.norm import RmsNorm, normed
 from graph_metanetworks.nn.state import Links, State
 
@@ -79,7 +79,9 @@ class MessagePassing(nn.Module):
         if not self.two_way:
             return Terms(source=fro, target=to)
         along, against = first.weight[:, 3 * hidden : 3 * hidden + 2].unbind(1)
-        return Terms(source=torch.cat([fro, to + against], 1), target=torch.cat([to + along, fro], 1))
+        # for a message along the edge, and what a message against it has besides
+        to, back = to + along, to + against
+        return Terms(source=torch.cat([fro, back - fro], 1), target=torch.cat([to, fro - to], 1))
 
     def message_weights(self) -> list[Tensor]:
         own = self.message.first.weight[:, 2 * self.hidden : 3 * self.hidden]
@@ -87,17 +89,15 @@ class MessagePassing(nn.Module):
 
     def messages(self, edges: Tensor, ends: Terms, weights: list[Tensor]) -> Found:
         """Messages to each edge's target and, if two-way, to its source, before the last linear layer."""
-        states, inner = normed(edges), len(weights[0])
-        place = room("inner", edges, inner)
-        own = product(states, weights[0], out=place)
+        states = normed(edges)
         pooled = states if self.global_update is not None else None
         if not self.two_way:
-            along = torch.add(own, ends.source, out=place).add_(ends.target).relu_()
-            return Found(to_target=along, pooled=pooled)
-        (from_source, to_source), (to_target, from_target) = (end.chunk(2, -1) for end in ends)
-        along = torch.add(own, from_source, out=room("along", edges, inner)).add_(to_target).relu_()
-        against = torch.add(own, to_source, out=place).add_(from_target).relu_()
-        return Found(to_target=along, to_source=against, pooled=pooled)
+            return Found(to_target=_met(states, ends, weights[0]).relu_(), pooled=pooled)
+        (source, besides_source), (target, besides_target) = (end.chunk(2, -1) for end in ends)
+        along = _met(states, Terms(source, target), weights[0])
+        place = room("against", along, along.shape[-1])
+        against = torch.add(along, besides_source, out=place).add_(besides_target)
+        return Found(to_target=along.relu_(), to_source=against.relu_(), pooled=pooled)
 
     def edge_terms(self, nodes: Tensor, context: Tensor | None) -> Terms:
         """What edges need of their ends to be updated."""
@@ -116,13 +116,11 @@ class MessagePassing(nn.Module):
         own = first.weight[:, 2 * self.hidden : 3 * self.hidden]
         return [own * self.edge_norm.weight, second.weight]
 
-    def updated(self, edges: Tensor, ends: Terms, weights: list[Tensor]) -> Tensor:
-        """The edges' next states."""
+    def updated(self, edges: Tensor, ends: Terms, weights: list[Tensor], out: Tensor | None = None) -> Tensor:
+        """The edges' next states; `out` may be `edges` themselves."""
         first, second = weights
-        place = room("inner", edges, len(first))
-        ends_sum = torch.add(ends.source, ends.target.expand(*edges.shape[:-1], -1), out=place)
-        inner = add_product(ends_sum, normed(edges), first, out=place).relu_()
-        return add_product(edges, inner, second, out=room("states", edges, edges.shape[-1]))
+        inner = _met(normed(edges), ends, first).relu_()
+        return add_product(edges, inner, second, out=out)
 
     # -------------------------------------------------------------- nodes and the global feature
 
@@ -147,3 +145,10 @@ class MessagePassing(nn.Module):
         from graph_metanetworks.nn.meta_layer import over_edge_list  # PyG takes seconds to import
 
         return over_edge_list(self, state, links)
+
+
+def _met(states: Tensor, ends: Terms, weight: Tensor) -> Tensor:
+    """A linear layer on states, plus the terms of both ends. [*piece, inner]"""
+    place = room("inner", states, len(weight))
+    met = torch.add(ends.source, ends.target.expand(*states.shape[:-1], -1), out=place)
+    return add_product(met, states, weight, out=place)

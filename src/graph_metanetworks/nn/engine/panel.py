@@ -98,10 +98,11 @@ def _part(length: int, longest: int) -> int:
 
 def cut(tensor: Tensor, where: Where) -> Tensor:
     """The part of a broadcastable tensor that belongs to a region."""
-    lengths = tensor.shape[: len(where)]
-    if all(length == 1 for length in lengths):
-        return tensor
-    return tensor[tuple(p if n != 1 else slice(None) for p, n in zip(where, lengths, strict=True))]
+    for dim, part in enumerate(where):
+        length = tensor.shape[dim]
+        if length != 1:  # several narrow views are made sooner than one by slices
+            tensor = tensor.narrow(dim, part.start, min(part.stop, length) - part.start)
+    return tensor
 
 
 # ------------------------------------------------------------------ from a batch

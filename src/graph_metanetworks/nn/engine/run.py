@@ -18,6 +18,7 @@ from torch._functorch.pyfunctorch import retrieve_all_functorch_interpreters
 from graph_metanetworks.batch import Batch
 from graph_metanetworks.nn.encoders import EdgeEncoder
 from graph_metanetworks.nn.engine.panel import Panel, Where, arrange, rows
+from graph_metanetworks.nn.engine.scratch import Scratch, room
 from graph_metanetworks.nn.engine.sweep import Found, Shares, Sweep, Swept, Terms, alone, run
 from graph_metanetworks.nn.engine.workers import torch_threads
 from graph_metanetworks.nn.message_passing import MessagePassing
@@ -97,6 +98,7 @@ class _Edges:
     hidden: int
     states: list[Tensor] | None = None  # by panel; None: as encoded
     behind: list[tuple[MessagePassing, Terms]] = field(default_factory=list)
+    scratch: Scratch = field(default_factory=Scratch)
 
     @staticmethod
     def of(network: GraphMetanetwork, batch: Batch, plan: Plan) -> _Edges:
@@ -186,8 +188,11 @@ class _Edges:
             rest = iter(flat)
             first, *middle, final = ([next(rest) for _ in own] for own in weights)
             edges = encoder.states(on_edges, first) if states is None else on_edges[0]
+            place = room("states", edges, self.hidden)
+            if place is not None and overwrites:
+                place = edges
             for block, own, given in zip(updates, on_ends, middle, strict=False):
-                edges = block.updated(edges, own, given)
+                edges = block.updated(edges, own, given, out=place)
             return last(edges, on_ends[len(updates) :], final)
 
         plan = self.plan
@@ -199,6 +204,7 @@ class _Edges:
             num_segments=num_segments or len(self.batch),
             piece=max(1, plan.piece // self.hidden),
             regions=plan.regions,
+            scratch=self.scratch,
             gives_edges=gives_edges,
             overwrites=overwrites,
             maximum=maximum,

@@ -70,8 +70,9 @@ class Sweep:
     num_segments: int
     piece: int  # edges
     regions: Callable[[tuple[int, ...], int], Iterator[Where]]  # how panels are cut
+    scratch: Scratch
     gives_edges: bool = False  # the cell finds states or results of edges
-    overwrites: bool = False  # new states take the place of those on edges, which nobody needs any more
+    overwrites: bool = False  # the cell may write new states over those on edges, which nobody needs any more
     maximum: bool = False  # messages are reduced by their maximum instead of their sum
     shares: Shares = alone
 
@@ -199,7 +200,7 @@ class _Recompute(torch.autograd.Function):
         ctx.save_for_backward(*tensors)
         ctx.set_materialize_grads(False)
 
-        reuse = nullcontext if ctx.autocast is not nullcontext else Scratch().used  # it has its own types
+        reuse = nullcontext if ctx.autocast is not nullcontext else sweep.scratch.used  # it has its own types
         edges = {number: own for number, (own,) in enumerate(on_edges)} if sweep.overwrites else {}
         making = threading.Lock()
 
@@ -217,7 +218,7 @@ class _Recompute(torch.autograd.Function):
                     sliced = [cut(tensor, where) for tensor in on_edges[number]]
                     found = sweep.cell(sliced, _gather(indices, on_nodes), weights)
                     sums.add(_reduced(sweep, found, indices), indices)
-                    if found.edges is not None:
+                    if found.edges is not None and found.edges is not sliced[0]:
                         keep(found.edges, number, where)
             return [sums.nodes, sums.pooled]
 

@@ -101,6 +101,7 @@ METHODS = {
             "DeepSets",
             "an MLP on the set of weights; any architecture; blind to where a weight is",
             {"paper": lambda: DeepSets(192, 700), "small": lambda: DeepSets(56, 176)},
+            learning_rate=1e-2,
         ),
     )
 }

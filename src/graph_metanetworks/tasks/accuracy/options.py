@@ -9,6 +9,7 @@ from graph_metanetworks.errors import TaskError
 from graph_metanetworks.tasks.accuracy.data import LABEL
 from graph_metanetworks.tasks.accuracy.methods import find_method
 from graph_metanetworks.tasks.accuracy.module import Loss
+from graph_metanetworks.tasks.defaults import BATCH_SIZE, PATIENCE, ROUNDS, STEPS
 
 LOGGERS = ("csv", "tensorboard", "wandb")
 
@@ -33,10 +34,10 @@ class Options:
     label: str = LABEL
     loss: Loss = "bce"
     learning_rate: float | None = None
-    steps: int = 1000
-    rounds: int = 20
-    batch_size: int = 8
-    patience: int = 10
+    steps: int = STEPS
+    rounds: int = ROUNDS
+    batch_size: int = BATCH_SIZE
+    patience: int = PATIENCE
     seed: int = 0
 
     def __post_init__(self) -> None:
