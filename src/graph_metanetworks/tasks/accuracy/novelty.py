@@ -1,4 +1,4 @@
-"""How unlike the training zoo a network is: distances of its features to those of networks there."""
+"""How unlike the training zoo a network is: by statistics of its weights, and by what its outputs share."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from graph_metanetworks.batch import Batch
 from graph_metanetworks.nn.baselines.statistics import WeightStatistics
 from graph_metanetworks.nn.growing import resize_on_load
+from graph_metanetworks.tasks.accuracy.imprint import Imprint
 
 NEIGHBOURS = 5
 FAR = 0.99  # a network farther away than this share of the validation networks is out of distribution
@@ -18,10 +19,14 @@ FAR = 0.99  # a network farther away than this share of the validation networks 
 
 @dataclass(frozen=True)
 class Strangeness:
-    """`share`: of the validation networks, how many are nearer to the training zoo."""
+    """`share`: of the validation networks, how many are nearer to the training zoo.
+
+    `unlike`: of those of about the same accuracy, how many have outputs that are more like the ones there.
+    """
 
     distance: float
     share: float
+    unlike: float = 0.0
     unknown: tuple[str, ...] = ()  # kinds of edges that no network of the training zoo has
 
     @property
@@ -38,6 +43,11 @@ class Strangeness:
                 f"out of distribution: farther from the training zoo than {self.share:.1%} of its validation "
                 "networks"
             )
+        if self.unlike > FAR:
+            return (
+                "out of distribution: its outputs are not alike as those of the training zoo's networks are; "
+                "was it trained on other data?"
+            )
         return ""
 
 
@@ -50,6 +60,7 @@ class Novelty(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.statistics = WeightStatistics("kind", unknown="ignore")
+        self.imprint = Imprint()
         self.known = nn.Buffer(torch.zeros(0, 0))  # features of the training networks
         self.usual = nn.Buffer(torch.zeros(0))  # distances of the validation networks, ascending
         resize_on_load(self, "known", "usual")
@@ -74,7 +85,8 @@ class Novelty(nn.Module):
         gaps = torch.cdist(self.statistics(batch), self.known)
         return gaps.topk(min(NEIGHBOURS, len(self.known)), dim=1, largest=False).values.mean(1)
 
-    def judge(self, batch: Batch) -> list[Strangeness]:
+    def judge(self, batch: Batch, accuracies: Tensor) -> list[Strangeness]:
+        """`accuracies` are those that are predicted. [B]"""
         distances = self.distances(batch)
         nearer = torch.searchsorted(self.usual, distances) / max(1, len(self.usual))
         unknown = {
@@ -82,7 +94,8 @@ class Novelty(nn.Module):
             for stack in batch.stacks
             for member in stack.members
         }
+        judged = zip(distances.tolist(), nearer.tolist(), self.imprint.judge(batch, accuracies), strict=True)
         return [
-            Strangeness(distance, 1.0 if unknown[member] else share, unknown[member])
-            for member, (distance, share) in enumerate(zip(distances.tolist(), nearer.tolist(), strict=True))
+            Strangeness(distance, 1.0 if unknown[member] else share, unlike, unknown[member])
+            for member, (distance, share, unlike) in enumerate(judged)
         ]

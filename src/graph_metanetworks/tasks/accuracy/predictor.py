@@ -84,7 +84,7 @@ class Predictor:
                 accuracies.tolist(),
                 low.tolist(),
                 high.tolist(),
-                self.novelty.judge(batch),
+                self.novelty.judge(batch, accuracies),
                 strict=True,
             )
         ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -170,12 +170,7 @@ def _finish(model: nn.Module, data: LabelledZoo, split: Split, options: Options,
     size = options.batch_size
     predicted = {part: predict_all(model, data, own, size) for part, own in split.parts().items()}
     true = {part: torch.from_numpy(data.labels[own]) for part, own in split.parts().items()}
-    novelty = Novelty()
-    novelty.fit(
-        networks_of(data, split.train, size),
-        networks_of(data, split.train, size),
-        networks_of(data, split.validation, size),
-    )
+    novelty = fitted_novelty(data, split, predicted, size)
     calibration = intervals.residuals(predicted["validation"], true["validation"])
     save_file(_tensors(model), out / MODEL)
     save_file({"calibration": calibration, **_tensors(novelty, "novelty.")}, out / REFERENCE)
@@ -188,6 +183,20 @@ def _finish(model: nn.Module, data: LabelledZoo, split: Split, options: Options,
         "scales": list(as_metanetwork(model).scales),
         "kinds": list(novelty.scales),
     }
+
+
+def fitted_novelty(data: LabelledZoo, split: Split, predicted: Mapping[str, Tensor], size: int) -> Novelty:
+    """What the training zoo is like, to tell other networks from it."""
+
+    def networks(part: str) -> Iterator[Batch]:
+        return networks_of(data, split.parts()[part], size)
+
+    novelty = Novelty()
+    novelty.fit(networks("train"), networks("train"), networks("validation"))
+    novelty.imprint.fit(
+        networks("train"), predicted["train"], networks("validation"), predicted["validation"]
+    )
+    return novelty
 
 
 @torch.no_grad()
