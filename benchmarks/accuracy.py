@@ -23,7 +23,7 @@ from graph_metanetworks.tasks.accuracy.data import Rounds
 from graph_metanetworks.tasks.accuracy.methods import as_metanetwork, count_parameters, find_method
 from graph_metanetworks.tasks.accuracy.module import loss_of
 from graph_metanetworks.tasks.accuracy.splits import Setting
-from graph_metanetworks.tasks.accuracy.training import networks_of
+from graph_metanetworks.tasks.accuracy.training import Networks
 from graph_metanetworks.zoo import Zoo
 
 PHASES = ("data", "forward", "backward", "optimiser")
@@ -46,7 +46,7 @@ def measure(data: LabelledZoo, options: Options) -> Table:
     """The share of each phase of a training step, after one step to warm up."""
     split = Setting.parse(options.setting).split(data.networks.zoo.table, data.usable, 0)
     model = find_method(options.method).make(options.size)
-    as_metanetwork(model).fit(networks_of(data, split.train[:64], options.batch_size))
+    as_metanetwork(model).fit(Networks(data, split.train[:64], options.batch_size))
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     batches = Rounds(split.train, options.batch_size, options.steps + 1, seed=0)
     clock, edges = Clock(dict.fromkeys(PHASES, 0.0), perf_counter()), 0

@@ -12,13 +12,13 @@ from graph_metanetworks.nn.readouts import (
     EachNode,
     Edit,
     MeanByKind,
-    MeanByTensor,
     MeanEdges,
     MeanNodes,
     PooledEdges,
     Readout,
 )
 from graph_metanetworks.nn.state import Links, State
+from graph_metanetworks.nn.tensor_readout import MeanByTensor
 from graph_metanetworks.nn.updates import EdgeUpdate, GlobalUpdate, NodeUpdate
 from graph_metanetworks.nn.vocabulary import UnknownKind, Vocabulary
 

@@ -16,6 +16,7 @@ from graph_metanetworks.nn.state import Links, State
 
 Aggregation = Literal["mean", "sum", "max", "fan"]
 AGGREGATIONS = ("mean", "sum", "max", "fan")
+EDGE_GAIN = 0.1  # at first edges keep what they show of weights: random updates would hide it from a readout
 
 
 class MessagePassing(nn.Module):
@@ -63,7 +64,9 @@ class MessagePassing(nn.Module):
         self.node_update = Mlp(2 * hidden + extra, inner, hidden)
         self.global_update = Mlp(3 * hidden, inner, hidden) if global_feature and updates_edges else None
         self.edge_node_norm = nn.LayerNorm(hidden) if updates_edges else None
-        self.edge_update = Mlp(3 * hidden + extra, inner, hidden, bias=False) if updates_edges else None
+        self.edge_update = (
+            Mlp(3 * hidden + extra, inner, hidden, bias=False, gain=EDGE_GAIN) if updates_edges else None
+        )
 
     # -------------------------------------------------------------- the terms of edges, for the engine
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,12 +22,12 @@ from graph_metanetworks.nn.readouts import (
     EachNode,
     Edit,
     MeanByKind,
-    MeanByTensor,
     MeanEdges,
     MeanNodes,
     Readout,
 )
 from graph_metanetworks.nn.state import Links, State
+from graph_metanetworks.nn.tensor_readout import MeanByTensor, TensorMeans
 from graph_metanetworks.nn.vocabulary import Vocabulary
 
 Engine = Literal["blocks", "stream", "edge_list"]
@@ -162,9 +162,18 @@ class GraphMetanetwork(nn.Module):
     def fit(self, batches: Iterable[Batch]) -> None:
         """Take the scale of each tensor, by name, and of each kind from a training zoo.
 
-        Call it before the optimiser is made: it makes new parameters, one row per tensor.
+        Call it before the optimiser is made: it makes new parameters, one row per tensor. For a readout by
+        tensor, batches are gone through twice; of an iterator they are kept in memory for that.
         """
+        batches = list(batches) if isinstance(batches, Iterator) else batches
         self.edge_encoder.fit(batches)
+        readout = self.readout
+        if isinstance(readout, MeanByTensor):
+            self.readout = TensorMeans()
+            try:
+                readout.fit(self.scales, batches, self)
+            finally:
+                self.readout = readout
 
     @property
     def scales(self) -> tuple[str, ...]:
@@ -173,7 +182,10 @@ class GraphMetanetwork(nn.Module):
 
     def make_tables(self, tensors: Iterable[str]) -> None:
         """Room for the scales of these tensors, to load weights into."""
+        tensors = tuple(tensors)
         self.edge_encoder.make_tables(tensors)
+        if isinstance(self.readout, MeanByTensor):
+            self.readout.make_tables(tensors)
 
     def first_globals(self, batch: Batch) -> Tensor | None:
         return None if self.first_global is None else self.first_global.expand(len(batch), -1)
@@ -249,6 +261,8 @@ def _readout(
         raise ValueError(f"readout={name!r} at level {level!r} is none of {', '.join(choices)}")
     if name == "kinds":
         return MeanByKind(hidden, out, vocabulary)
+    if name == "tensors":
+        return MeanByTensor(hidden, out, vocabulary=vocabulary, tensors=tensors)
     if name == "edit":
         return Edit(hidden, out, vocabulary=vocabulary, tensors=tensors)
     return choices[name](hidden, out)

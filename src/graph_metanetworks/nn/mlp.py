@@ -11,14 +11,20 @@ class Mlp(nn.Module):
 
     At first its results are as large as its inputs (He et al., 2015). Torch's own start makes them a quarter
     of that: then what an update adds to a state is hardly seen, and training is slow.
+
+    Args:
+        bias: add one to results.
+        gain: how large results are at first, beside inputs.
     """
 
-    def __init__(self, inputs: int, inner: int, outputs: int, *, bias: bool = True) -> None:
+    def __init__(
+        self, inputs: int, inner: int, outputs: int, *, bias: bool = True, gain: float = 1.0
+    ) -> None:
         super().__init__()
         self.first = nn.Linear(inputs, inner)
         self.second = nn.Linear(inner, outputs, bias=bias)
         nn.init.normal_(self.first.weight, std=(2 / inputs) ** 0.5)
-        nn.init.normal_(self.second.weight, std=(1 / inner) ** 0.5)
+        nn.init.normal_(self.second.weight, std=gain * (1 / inner) ** 0.5)
         nn.init.zeros_(self.first.bias)
 
     def forward(self, x: Tensor) -> Tensor:

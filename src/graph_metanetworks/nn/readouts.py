@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate
 
 import torch
 import torch.nn.functional as F
@@ -35,11 +34,6 @@ class PooledEdges(Readout):
 
     reads_nodes = False
 
-    def __init__(self, hidden: int, out: int) -> None:
-        super().__init__()
-        self.norm = RmsNorm(hidden)
-        self.head = Mlp(hidden, hidden, out)
-
     def num_segments(self, batch: Batch) -> int:
         return len(batch)
 
@@ -56,9 +50,8 @@ class PooledEdges(Readout):
         return normed(edges)
 
     def finish(self, pooled: Tensor, batch: Batch) -> Tensor:
-        """The result `[B, out]` from sums `[segments, width]`."""
-        counts = [graph.num_edges for graph in batch.graphs]
-        return self.head(self.norm.weight * pooled / torch.tensor(counts, device=pooled.device)[:, None])
+        """The result from sums `[segments, width]`."""
+        raise NotImplementedError(f"{type(self).__name__} needs finish(pooled, batch)")
 
     def forward(self, state: State, links: Links) -> Tensor:
         terms = self.cell(state.edges, self.weights())
@@ -68,10 +61,19 @@ class PooledEdges(Readout):
 
 
 class MeanEdges(PooledEdges):
-    """The mean over a network's edges, then an MLP: the paper's."""
+    """The mean over a network's edges, then an MLP: the paper's. [B, out]"""
+
+    def __init__(self, hidden: int, out: int) -> None:
+        super().__init__()
+        self.norm = RmsNorm(hidden)
+        self.head = Mlp(hidden, hidden, out)
+
+    def finish(self, pooled: Tensor, batch: Batch) -> Tensor:
+        counts = [graph.num_edges for graph in batch.graphs]
+        return self.head(self.norm.weight * pooled / torch.tensor(counts, device=pooled.device)[:, None])
 
 
-class MeanByKind(PooledEdges):
+class MeanByKind(MeanEdges):
     """The mean over each kind of edge; kinds are then weighted alike, however many edges they have."""
 
     def __init__(self, hidden: int, out: int, vocabulary: Vocabulary | None = None) -> None:
@@ -104,33 +106,7 @@ class MeanByKind(PooledEdges):
         return self.head((mixed * present).sum(1) / present.sum(1))
 
 
-class MeanByTensor(PooledEdges):
-    """The mean over each block of edges, then an MLP, then the mean over blocks.
-
-    A block is a tensor, or a part of one that has a role of its own (the queries of a packed attention). All
-    are weighted alike, however many edges they have, and two layers of one kind are told apart.
-    """
-
-    def __init__(self, hidden: int, out: int) -> None:
-        super().__init__(hidden, out)
-        self.mix = Mlp(hidden, hidden, hidden)
-
-    def num_segments(self, batch: Batch) -> int:
-        return sum(len(graph.blocks) for graph in batch.graphs)
-
-    def segments(self, panel: Panel, batch: Batch) -> Tensor:
-        starts = list(accumulate((len(graph.blocks) for graph in batch.graphs), initial=0))
-        numbers = [starts[use.network] + use.block for use in panel.uses]
-        return torch.tensor(numbers, device=panel.use.device)[panel.use]
-
-    def finish(self, pooled: Tensor, batch: Batch) -> Tensor:
-        sizes = torch.tensor([float(block.num_edges) for graph in batch.graphs for block in graph.blocks])
-        mixed = self.mix(self.norm.weight * pooled / sizes.to(pooled)[:, None]).relu()
-        counts = [len(graph.blocks) for graph in batch.graphs]
-        return self.head(torch.stack([own.mean(0) for own in mixed.split(counts)]))
-
-
-class AttentionPooling(PooledEdges):
+class AttentionPooling(MeanEdges):
     """A mean over edges with learned weights, one set for each head."""
 
     def __init__(self, hidden: int, out: int, heads: int = 4) -> None:

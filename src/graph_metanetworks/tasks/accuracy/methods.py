@@ -1,7 +1,7 @@
 """The methods under one interface: a batch of networks in, logits of accuracies `[B, 1]` out.
 
 Each can be fitted to the scales of a training zoo (`fit`), and tells them (`scales`) so that it can be made
-again (`make_tables`). `paper` has about 750,000 parameters, as there; `small` about 45,000, for zoos of
+again (`make_tables`). `paper` has about 750,000 parameters, as there; `small` about 60,000, for zoos of
 some thousand networks.
 """
 
@@ -59,7 +59,7 @@ METHODS = {
             "message passing on the parameter graph; any architecture; invariant to its symmetries",
             {
                 "paper": lambda: GraphMetanetwork.preset("accuracy"),
-                "small": lambda: GraphMetanetwork(hidden=32, layers=3, readout="tensors"),
+                "small": lambda: GraphMetanetwork(hidden=16, layers=3, readout="tensors"),
             },
             learning_rate=5e-3,
         ),

@@ -73,10 +73,10 @@ class Novelty(nn.Module):
         self.statistics.make_tables(columns)
 
     @torch.no_grad()
-    def fit(self, train: Iterable[Batch], again: Iterable[Batch], validation: Iterable[Batch]) -> None:
-        """`again` are the batches of `train` once more: scales first, then features."""
+    def fit(self, train: Iterable[Batch], validation: Iterable[Batch]) -> None:
+        """`train` is gone through twice: scales first, then features."""
         self.statistics.fit(train)
-        self.known = nn.Buffer(torch.cat([self.statistics(batch) for batch in again]))
+        self.known = nn.Buffer(torch.cat([self.statistics(batch) for batch in train]))
         kept = [self.distances(batch) for batch in validation]
         self.usual = nn.Buffer(torch.cat(kept).sort().values)
 

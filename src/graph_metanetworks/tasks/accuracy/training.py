@@ -6,7 +6,7 @@ import csv
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -141,7 +141,7 @@ def _fit(
     method = find_method(options.method)
     torch.manual_seed(options.seed)
     model = method.make(options.size)
-    as_metanetwork(model).fit(networks_of(data, split.train, options.batch_size))
+    as_metanetwork(model).fit(Networks(data, split.train, options.batch_size))
     _check_takes_all(model, data, split)
     if method.by_gradient:
         points = fit_by_gradient(model, data, split, options, out, machine)
@@ -149,7 +149,7 @@ def _fit(
         return model, points[-1].seconds, {"best_round": best.round, "rounds": len(points)}
     start = perf_counter()
     assert isinstance(model, BoostedStatNN)
-    batches = networks_of(data, split.train, options.batch_size)
+    batches = Networks(data, split.train, options.batch_size)
     features = torch.cat([model.statistics(batch) for batch in batches])
     model.grow(features, torch.from_numpy(data.labels[split.train]), seed=options.seed)
     return model, perf_counter() - start, {}
@@ -160,7 +160,7 @@ def _check_takes_all(model: nn.Module, data: LabelledZoo, split: Split) -> None:
     """A method that cannot take some architecture says so now, not after training."""
     for positions in (split.validation, split.test):
         _, first = np.unique(data.networks.architectures[positions], return_index=True)
-        for batch in networks_of(data, positions[first], len(first)):
+        for batch in Networks(data, positions[first], len(first)):
             model(batch)
 
 
@@ -187,15 +187,10 @@ def _finish(model: nn.Module, data: LabelledZoo, split: Split, options: Options,
 
 def fitted_novelty(data: LabelledZoo, split: Split, predicted: Mapping[str, Tensor], size: int) -> Novelty:
     """What the training zoo is like, to tell other networks from it."""
-
-    def networks(part: str) -> Iterator[Batch]:
-        return networks_of(data, split.parts()[part], size)
-
     novelty = Novelty()
-    novelty.fit(networks("train"), networks("train"), networks("validation"))
-    novelty.imprint.fit(
-        networks("train"), predicted["train"], networks("validation"), predicted["validation"]
-    )
+    train, validation = (Networks(data, part, size) for part in (split.train, split.validation))
+    novelty.fit(train, validation)
+    novelty.imprint.fit(train, predicted["train"], validation, predicted["validation"])
     return novelty
 
 
@@ -204,13 +199,20 @@ def predict_all(model: nn.Module, data: LabelledZoo, positions: np.ndarray, size
     """Predicted accuracies of networks of a zoo."""
     model.eval()
     return torch.cat(
-        [model(batch).squeeze(-1).sigmoid() for batch in networks_of(data, positions, size)]
-        or [torch.zeros(0)]
+        [model(batch).squeeze(-1).sigmoid() for batch in Networks(data, positions, size)] or [torch.zeros(0)]
     )
 
 
-def networks_of(data: LabelledZoo, positions: np.ndarray, size: int) -> Iterator[Batch]:
-    return (batch for batch, _ in data.in_batches(positions, size))
+@dataclass(frozen=True, eq=False)
+class Networks:
+    """The networks at these positions in batches, as often as they are gone through."""
+
+    data: LabelledZoo
+    positions: np.ndarray
+    size: int
+
+    def __iter__(self) -> Iterator[Batch]:
+        return (batch for batch, _ in self.data.in_batches(self.positions, self.size))
 
 
 def _tensors(module: nn.Module, prefix: str = "") -> dict[str, Tensor]:

@@ -1,0 +1,105 @@
+"""A readout for small zoos: what each tensor is like, beside what it is like in other networks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import accumulate
+
+import torch
+from torch import Tensor, nn
+
+from graph_metanetworks.batch import Batch
+from graph_metanetworks.nn.engine.panel import Panel
+from graph_metanetworks.nn.mlp import Mlp
+from graph_metanetworks.nn.norm import normed
+from graph_metanetworks.nn.readouts import PooledEdges
+from graph_metanetworks.nn.vocabulary import Vocabulary
+
+
+class TensorMeans(PooledEdges):
+    """The mean of states, and of their squares, over each block of edges. [blocks, 2 hidden]
+
+    A block is a tensor, or a part of one that has a role of its own (the queries of a packed attention).
+    """
+
+    def num_segments(self, batch: Batch) -> int:
+        return sum(len(graph.blocks) for graph in batch.graphs)
+
+    def segments(self, panel: Panel, batch: Batch) -> Tensor:
+        starts = list(accumulate((len(graph.blocks) for graph in batch.graphs), initial=0))
+        numbers = [starts[use.network] + use.block for use in panel.uses]
+        return torch.tensor(numbers, device=panel.use.device)[panel.use]
+
+    def cell(self, edges: Tensor, weights: list[Tensor]) -> Tensor:
+        states = normed(edges)
+        return torch.cat([states, states * states], dim=-1)
+
+    def finish(self, pooled: Tensor, batch: Batch) -> Tensor:
+        sizes = [float(block.num_edges) for graph in batch.graphs for block in graph.blocks]
+        return pooled / torch.tensor(sizes).to(pooled)[:, None]
+
+
+class MeanByTensor(TensorMeans):
+    """The means of each tensor, then an MLP that knows which tensor it is, then the sum over tensors.
+
+    All tensors count alike, however many edges they have. After `fit` means are seen beside those of the same
+    tensor in the training zoo: how they differ from network to network is little beside what all share. A
+    tensor is known by its name, or else by its kind of edges.
+
+    Args:
+        inner: width of what is summed.
+        tensors: names of parameters that are known, besides those that `fit` is given.
+    """
+
+    def __init__(
+        self,
+        hidden: int,
+        out: int,
+        *,
+        inner: int = 128,
+        vocabulary: Vocabulary | None = None,
+        tensors: Iterable[str] = (),
+    ) -> None:
+        super().__init__()
+        self.hidden, self.vocabulary = hidden, vocabulary or Vocabulary()
+        self.mix = Mlp(3 * hidden, inner, inner)
+        self.head = Mlp(inner, inner, out)
+        self.make_tables(tensors)
+
+    def make_tables(self, tensors: Iterable[str]) -> None:
+        """A row for each kind, and one for each of the tensors named; means count as they are."""
+        self.tensors = tuple(tensors)
+        rows, like = len(self.vocabulary.edge_kinds) + len(self.tensors), self.mix.first.weight
+        self.mean = nn.Buffer(like.new_zeros(rows, 2 * self.hidden))
+        self.deviation = nn.Buffer(like.new_ones(rows, 2 * self.hidden))
+        self.gain = nn.Parameter(like.new_ones(rows, 2 * self.hidden))
+        self.name = nn.Parameter(torch.randn(rows, self.hidden).to(like))
+
+    @torch.no_grad()
+    def fit(self, tensors: Iterable[str], batches: Iterable[Batch], means: Callable[[Batch], Tensor]) -> None:
+        """Take from a training zoo what means are like, with a function that gives those of a batch."""
+        self.make_tables(tensors)
+        found = [(self.rows(batch), self.rows(batch, by_name=False), means(batch)) for batch in batches]
+        names, kinds, all_means = (torch.cat(part) for part in zip(*found, strict=True))
+        for rows in (names, kinds):
+            for row in rows.unique().tolist():
+                own = all_means[rows == row]
+                self.mean[row], self.deviation[row] = own.mean(0), own.std(0, correction=0).clamp(min=1e-3)
+
+    def rows(self, batch: Batch, *, by_name: bool = True) -> Tensor:
+        """The row of each block. [blocks]"""
+        known = {name: row for row, name in enumerate(self.tensors, len(self.vocabulary.edge_kinds))}
+        found = []
+        for graph, name in zip(batch.graphs, batch.names, strict=True):
+            kinds = self.vocabulary.rows("edge_kinds", [block.kind for block in graph.blocks], name)
+            names = [block.parameter if by_name else None for block in graph.blocks]
+            found += [known.get(own or "", kind) for own, kind in zip(names, kinds, strict=True)]
+        return torch.tensor(found, device=self.mean.device)
+
+    def finish(self, pooled: Tensor, batch: Batch) -> Tensor:
+        rows = self.rows(batch)
+        beside = (super().finish(pooled, batch) - self.mean[rows]) / self.deviation[rows]
+        beside = beside.sign() * beside.abs().log1p() * self.gain[rows]
+        mixed = self.mix(torch.cat([beside, self.name[rows]], dim=1)).relu()
+        parts = mixed.split([len(graph.blocks) for graph in batch.graphs])
+        return self.head(torch.stack([own.sum(0) / len(own) ** 0.5 for own in parts]))
