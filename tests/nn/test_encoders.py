@@ -26,9 +26,11 @@ def test_fitted_statistics_by_hand():
     halves = [gmn.collate([(graph, state) for state in part]) for part in (states[:5], states[5:])]
     net.edge_encoder.fit(halves)
     encoder, kinds = net.edge_encoder, len(net.edge_encoder.vocabulary.edge_kinds)
-    assert set(encoder.tensors) == {"0.weight", "0.bias", "2.weight", "2.bias"}
+    assert set(encoder.tensors) == {
+        f"{n}.{part} (linear {part})" for n in (0, 2) for part in ("weight", "bias")
+    }
     for row, name in enumerate(encoder.tensors, kinds):
-        values = torch.stack([state[name] for state in states])
+        values = torch.stack([state[name.split()[0]] for state in states])
         torch.testing.assert_close(encoder.mean[row, 0], values.mean())
         torch.testing.assert_close(encoder.deviation[row, 0], values.std(correction=0))
     row = encoder.vocabulary.edge_kinds.index("linear weight")
@@ -119,3 +121,19 @@ def test_further_words():
         gmn.GraphMetanetwork(8, 1, vocabulary=empty)(batch)
     with pytest.raises(gmn.nn.UnknownKind):
         gmn.nn.EdgeEncoder(8, empty).fit([batch])
+
+
+@torch.no_grad()
+def test_parts_of_one_parameter_have_scales_of_their_own():
+    model = nn.MultiheadAttention(4, 2, batch_first=True)
+    with torch.no_grad():
+        model.in_proj_weight[:4] *= 100  # queries
+    inputs = torch.zeros(1, 3, 4)
+    graph = gmn.trace(model, inputs, inputs, inputs)
+    net = gmn.GraphMetanetwork(8, 1)
+    net.fit([gmn.collate([(graph, model.state_dict())])])
+    encoder = net.edge_encoder
+    rows = {name: len(encoder.vocabulary.edge_kinds) + row for row, name in enumerate(encoder.tensors)}
+    query, key = (float(encoder.deviation[rows[f"in_proj_weight ({k} weight)"]]) for k in ("query", "key"))
+    assert query > 30 * key
+    assert query == pytest.approx(float(model.in_proj_weight[:4].std(correction=0)), rel=1e-5)

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-Size = Annotated[Literal["small", "paper"], typer.Option(help="About 60,000 or 750,000 parameters.")]
+Size = Annotated[Literal["small", "paper"], typer.Option(help="About 50,000 or 750,000 parameters.")]
 Label = Annotated[str, typer.Option(help="Column of the zoo that is predicted.")]
 Loss = Annotated[Literal["bce", "mse"], typer.Option(help="Cross-entropy, or squared error.")]
 Steps = Annotated[int, typer.Option(min=1, help="Batches that a run trains on.")]

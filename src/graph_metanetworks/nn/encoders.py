@@ -14,7 +14,7 @@ from graph_metanetworks.nn.engine.panel import Panel
 from graph_metanetworks.nn.engine.scratch import room
 from graph_metanetworks.nn.mlp import add_product
 from graph_metanetworks.nn.state import graph_degrees
-from graph_metanetworks.nn.vocabulary import Vocabulary
+from graph_metanetworks.nn.vocabulary import Vocabulary, tensor_name, tensor_rows
 
 WAVES = 8  # sine and cosine pairs for depths and indices
 SMALL = 0.1  # a weight much below it is told from others by its sign rather than by its size
@@ -79,7 +79,7 @@ class EdgeEncoder(nn.Module):
         hidden: width of edge states.
         channels: numbers on each edge, 1 for weights, 2 for weights and gradients, ...
         fourier: pairs of sine and cosine features of each weight.
-        tensors: names of parameters that have a scale of their own, besides those that `fit` finds.
+        tensors: names of parameters that have a scale of their own, besides the tensors that `fit` finds.
     """
 
     def __init__(
@@ -122,10 +122,10 @@ class EdgeEncoder(nn.Module):
                 rows = self.vocabulary.rows(
                     "edge_kinds", [b.kind for b in stack.graph.blocks], stack.graph.name
                 )
-                for block, row in zip(stack.graph.blocks, rows, strict=True):
+                for number, (block, row) in enumerate(zip(stack.graph.blocks, rows, strict=True)):
                     if block.parameter is not None and block.is_owner:
-                        found = moments_of(stack.weights[block.parameter])
-                        for key in (block.parameter, row):
+                        found = moments_of(stack.block_values(number).flatten(1, -2))
+                        for key in (tensor_name(block), row):
                             moments[key] = moments.get(key, 0) + found
         names = (key for key in moments if isinstance(key, str))
         self.make_tables(dict.fromkeys([*self.tensors, *names]))
@@ -139,10 +139,8 @@ class EdgeEncoder(nn.Module):
 
     def rows(self, panel: Panel, batch: Batch) -> tuple[Tensor, Tensor]:
         """For each use of a panel the row of its kind, and the row of its scale. [uses] twice"""
-        known = {name: number for number, name in enumerate(self.tensors, len(self.vocabulary.edge_kinds))}
-        blocks = [batch.graphs[use.network].blocks[use.block] for use in panel.uses]
         kinds = panel.kinds(self.vocabulary, batch)
-        scales = [known.get(block.parameter or "", kind) for block, kind in zip(blocks, kinds, strict=True)]
+        scales = tensor_rows(self.tensors, panel.blocks(batch), kinds, len(self.vocabulary.edge_kinds))
         device = self.kind.weight.device
         return torch.tensor(kinds, device=device), torch.tensor(scales, device=device)
 
@@ -188,7 +186,7 @@ def _position_waves(position: Tensor) -> Tensor:
 
 
 def moments_of(weights: Tensor) -> Tensor:
-    """Count, sum and sum of squares of each channel, in float64. [elements, networks, C] -> [3, C]"""
+    """Count, sum and sum of squares of each channel, in float64. [n, m, C] -> [3, C]"""
     weights = weights.double()
     count = torch.full_like(weights[0, 0], weights.shape[0] * weights.shape[1])
     return torch.stack([count, weights.sum((0, 1)), weights.square().sum((0, 1))])

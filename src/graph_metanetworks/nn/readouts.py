@@ -13,7 +13,7 @@ from graph_metanetworks.nn.engine.panel import Panel
 from graph_metanetworks.nn.mlp import Mlp, product
 from graph_metanetworks.nn.norm import RmsNorm, normed
 from graph_metanetworks.nn.state import Links, State
-from graph_metanetworks.nn.vocabulary import Vocabulary
+from graph_metanetworks.nn.vocabulary import Vocabulary, tensor_rows
 
 
 class Readout(nn.Module):
@@ -201,10 +201,8 @@ class Edit(EachEdge):
         self.gamma = nn.Parameter(torch.full((rows,), start))
 
     def finish(self, result: Tensor, panel: Panel, batch: Batch) -> Tensor:
-        known = {name: row for row, name in enumerate(self.tensors, len(self.vocabulary.edge_kinds))}
-        names = [batch.graphs[network].blocks[block].parameter or "" for network, block in panel.uses]
         kinds = panel.kinds(self.vocabulary, batch)
-        rows = [known.get(name, kind) for name, kind in zip(names, kinds, strict=True)]
+        rows = tensor_rows(self.tensors, panel.blocks(batch), kinds, len(self.vocabulary.edge_kinds))
         gamma = self.gamma[torch.tensor(rows, device=result.device)][panel.use]
         weights = panel.values[..., : result.shape[-1]]  # further channels, such as gradients, are not edited
         return torch.addcmul(weights.to(result.dtype), gamma[..., None], result)

@@ -13,7 +13,7 @@ from graph_metanetworks.nn.engine.panel import Panel
 from graph_metanetworks.nn.mlp import Mlp
 from graph_metanetworks.nn.norm import normed
 from graph_metanetworks.nn.readouts import PooledEdges
-from graph_metanetworks.nn.vocabulary import Vocabulary
+from graph_metanetworks.nn.vocabulary import Vocabulary, tensor_rows
 
 
 class TensorMeans(PooledEdges):
@@ -88,12 +88,10 @@ class MeanByTensor(TensorMeans):
 
     def rows(self, batch: Batch, *, by_name: bool = True) -> Tensor:
         """The row of each block. [blocks]"""
-        known = {name: row for row, name in enumerate(self.tensors, len(self.vocabulary.edge_kinds))}
-        found = []
+        found, tensors = [], self.tensors if by_name else ()
         for graph, name in zip(batch.graphs, batch.names, strict=True):
             kinds = self.vocabulary.rows("edge_kinds", [block.kind for block in graph.blocks], name)
-            names = [block.parameter if by_name else None for block in graph.blocks]
-            found += [known.get(own or "", kind) for own, kind in zip(names, kinds, strict=True)]
+            found += tensor_rows(tensors, graph.blocks, kinds, len(self.vocabulary.edge_kinds))
         return torch.tensor(found, device=self.mean.device)
 
     def finish(self, pooled: Tensor, batch: Batch) -> Tensor:

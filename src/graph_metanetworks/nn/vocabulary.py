@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from graph_metanetworks.errors import TraceError
-from graph_metanetworks.graph import ParameterGraph
+from graph_metanetworks.graph import EdgeBlock, ParameterGraph
 
 NORMS = ("batch norm", "instance norm", "layer norm", "group norm", "rms norm")
 NORM_KINDS = tuple(f"{norm} {part}" for norm in NORMS for part in ("scale", "shift", "mean", "variance"))
@@ -73,3 +73,25 @@ class Vocabulary:
                 "vocabulary=gmn.nn.Vocabulary().extended(graphs), for graphs that have them."
             )
         return [known.index(name) for name in names]
+
+
+def tensor_name(block: EdgeBlock) -> str:
+    """What tables call a tensor: its parameter, and the kind of its edges.
+
+    Queries, keys and values may be parts of one parameter; layers of one name may be of several kinds.
+    """
+    return f"{block.parameter} ({block.kind})"
+
+
+def tensor_rows(
+    tensors: Sequence[str], blocks: Sequence[EdgeBlock], kinds: Sequence[int], num_kinds: int
+) -> list[int]:
+    """For each block its row in a table of kinds and then of tensors: that of its tensor, or of its kind.
+
+    A tensor of the table may be named by its parameter alone.
+    """
+    known = {name: row for row, name in enumerate(tensors, num_kinds)}
+    return [
+        known.get(tensor_name(block), known.get(block.parameter or "", kind))
+        for block, kind in zip(blocks, kinds, strict=True)
+    ]

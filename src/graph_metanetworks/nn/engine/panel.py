@@ -46,6 +46,10 @@ class Panel:
     def num_edges(self) -> int:
         return prod(self.shape)
 
+    def blocks(self, batch: Batch) -> list[EdgeBlock]:
+        """The block of each use."""
+        return [batch.graphs[network].blocks[number] for network, number in self.uses]
+
     def kinds(self, vocabulary: Vocabulary, batch: Batch) -> list[int]:
         """The row of each use's kind of edge."""
         found: dict[str, int] = {}

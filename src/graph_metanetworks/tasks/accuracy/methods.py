@@ -1,7 +1,7 @@
 """The methods under one interface: a batch of networks in, logits of accuracies `[B, 1]` out.
 
 Each can be fitted to the scales of a training zoo (`fit`), and tells them (`scales`) so that it can be made
-again (`make_tables`). `paper` has about 750,000 parameters, as there; `small` about 60,000, for zoos of
+again (`make_tables`). `paper` has about 750,000 parameters, as there; `small` about 50,000, for zoos of
 some thousand networks.
 """
 
@@ -20,7 +20,7 @@ from graph_metanetworks.nn.baselines.boosting import BoostedStatNN
 from graph_metanetworks.nn.grit import Grit
 from graph_metanetworks.nn.metanetwork import GraphMetanetwork
 
-BUDGETS = {"paper": 750_000, "small": 45_000}
+BUDGETS = {"paper": 750_000, "small": 50_000}
 
 
 class Metanetwork(Protocol):

@@ -19,7 +19,7 @@ class Options:
     """What decides the result.
 
     Args:
-        size: "small" (about 60,000 parameters) or "paper" (about 750,000).
+        size: "small" (about 50,000 parameters) or "paper" (about 750,000).
         setting: percentage of networks to train on, or "ood".
         learning_rate: that of the method if not given.
         steps: batches that are trained on.
