@@ -17,8 +17,9 @@ from graph_metanetworks.batch import Batch, Stack
 from graph_metanetworks.nn.growing import resize_on_load
 
 FEWEST_OUTPUTS = 4  # fewer have too few pairs to compare
-PEERS = 100  # training networks of about the same accuracy
-JUDGES = 60  # validation networks of about the same accuracy
+PEERS = 1 / 6  # of the training networks: those of about the same accuracy
+JUDGES = 0.3  # of the validation networks
+FEWEST = 20  # peers or judges, if there are so many
 
 
 class Imprint(nn.Module):
@@ -93,5 +94,6 @@ def _relations(stack: Stack) -> Tensor:  # [networks, pairs]
     return (weights @ weights.mT)[:, one, other]
 
 
-def _nearest(numbers: Tensor, known: Tensor, count: int) -> Tensor:  # [B, count]
-    return (numbers[:, None] - known).abs().topk(min(count, len(known)), largest=False).indices
+def _nearest(numbers: Tensor, known: Tensor, share: float) -> Tensor:  # [B, count]
+    count = min(max(FEWEST, round(share * len(known))), len(known))
+    return (numbers[:, None] - known).abs().topk(count, largest=False).indices

@@ -15,9 +15,14 @@ def scale(predicted: Tensor) -> Tensor:
     return (predicted * (1 - predicted) + FLOOR).sqrt()
 
 
+def errors(predicted: Tensor, true: Tensor) -> Tensor:
+    """Errors in units of `scale`. [n]"""
+    return (predicted - true).abs() / scale(predicted)
+
+
 def residuals(predicted: Tensor, true: Tensor) -> Tensor:
-    """Errors of networks that were not trained on, in units of `scale`, ascending. [n]"""
-    return ((predicted - true).abs() / scale(predicted)).sort().values
+    """Errors of networks that were not trained on, ascending. [n]"""
+    return errors(predicted, true).sort().values
 
 
 def interval(predicted: Tensor, calibration: Tensor, level: float) -> tuple[Tensor, Tensor]:
@@ -49,6 +54,5 @@ def coverage_error(level: float, networks: int) -> float:
 
 
 def covered(predicted: Tensor, true: Tensor, calibration: Tensor, level: float) -> float:
-    """The share of networks whose accuracy lies in their interval."""
-    low, high = interval(predicted, calibration, level)
-    return float(((low <= true) & (true <= high)).to(torch.float64).mean())
+    """The share of networks whose accuracy lies in their interval; at its ends it counts, despite rounding."""
+    return float((errors(predicted, true) <= quantile(calibration, level)).to(torch.float64).mean())
