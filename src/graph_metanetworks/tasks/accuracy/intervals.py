@@ -54,5 +54,5 @@ def coverage_error(level: float, networks: int) -> float:
 
 
 def covered(predicted: Tensor, true: Tensor, calibration: Tensor, level: float) -> float:
-    """The share of networks whose accuracy lies in their interval; at its ends it counts, despite rounding."""
+    """The share of networks whose accuracy lies in their interval, ends included."""
     return float((errors(predicted, true) <= quantile(calibration, level)).to(torch.float64).mean())
