@@ -45,6 +45,17 @@ def test_means_of_the_training_zoo_are_brought_to_one_scale() -> None:
         assert (own.std(0, correction=0) < 1.001).all()
 
 
+def test_results_depend_on_how_tensors_differ_from_those_of_the_zoo() -> None:
+    network, batch = fitted([networks()]), networks()
+    before = network(batch)
+    for table in ("mean", "deviation"):
+        kept = getattr(network.readout, table).clone()
+        getattr(network.readout, table).add_(1)
+        assert not torch.allclose(network(batch), before, atol=1e-4)
+        getattr(network.readout, table).copy_(kept)
+    assert torch.equal(network(batch), before)
+
+
 @pytest.mark.parametrize("kind", [list, iter])
 def test_batches_may_be_a_list_or_an_iterator(kind) -> None:
     network = fitted(kind([networks(3), networks(6)]))
