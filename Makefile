@@ -26,8 +26,10 @@ bench: $(STAMPS)/test
 	$(BIN)/python benchmarks/trace.py
 	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/zoo.py
+	$(BIN)/python benchmarks/zoo_cost.py
 	$(BIN)/python benchmarks/zoo_inrs.py
 	$(BIN)/python benchmarks/zoo_storage.py
+	$(BIN)/python benchmarks/align.py
 
 docs: $(STAMPS)/docs
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html

@@ -24,6 +24,7 @@ from graph_metanetworks.tasks.accuracy.methods import as_metanetwork, count_para
 from graph_metanetworks.tasks.accuracy.module import loss_of
 from graph_metanetworks.tasks.accuracy.splits import Setting
 from graph_metanetworks.tasks.accuracy.training import Networks
+from graph_metanetworks.tasks.defaults import STEPS
 from graph_metanetworks.zoo import Zoo
 
 PHASES = ("data", "forward", "backward", "optimiser")
@@ -114,7 +115,7 @@ def main() -> None:
     data = LabelledZoo(TracedZoo(Zoo.open(asked.zoo)))
     chosen = {"method": asked.method, "size": asked.size, "setting": "50"}
     if asked.curve:
-        options = Options(**chosen, steps=asked.steps or 800)
+        options = Options(**chosen, steps=asked.steps or STEPS)
         print(curve(data, options, asked.minutes).text(max_rows=100))
         return
     options = Options(**chosen, steps=asked.steps or 20, rounds=1)

@@ -32,10 +32,10 @@ class Convolution(Stacked):
 
     def forward(self, x: Tensor) -> Tensor:  # [G or 1, batch, in, *size] -> [G, batch, out, *size]
         if x.dim() == 4:
-            return self._planar(x.unsqueeze(-2)).squeeze(-2)
-        return self._planar(x)
+            return self._planar(x.unsqueeze(-2), torch.channels_last).squeeze(-2)
+        return self._planar(x, torch.contiguous_format)
 
-    def _planar(self, x: Tensor) -> Tensor:  # [G or 1, batch, in, height, width]
+    def _planar(self, x: Tensor, layout: torch.memory_format) -> Tensor:  # [G or 1, batch, in, height, width]
         networks, outputs = self.weight.shape[:2]
         weight = self.weight.flatten(0, 1)
         stride, padding, dilation = self.stride, self.padding, self.dilation
@@ -44,22 +44,32 @@ class Convolution(Stacked):
             stride, padding, dilation = (1, *stride), (0, *padding), (1, *dilation)
         bias = None if self.bias is None else self.bias.flatten()
         if len(x) == 1 < networks and self.groups == 1 and set(dilation) == {1}:
-            y = one_product(x[0], weight, bias, stride, padding)
+            y = one_product(x[0], weight, bias, stride, padding, layout)
         else:
             groups = self.groups if len(x) == 1 else networks * self.groups
-            flat = x.transpose(0, 1).flatten(1, 2)
+            flat = x.transpose(0, 1).flatten(1, 2).contiguous(memory_format=layout)
+            weight = weight.contiguous(memory_format=layout)
             y = functional.conv2d(flat, weight, bias, stride, padding, dilation, groups)
         return y.unflatten(1, (networks, outputs)).transpose(0, 1)
 
 
 def one_product(
-    images: Tensor, weight: Tensor, bias: Tensor | None, stride: Sequence[int], padding: Sequence[int]
+    images: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    layout: torch.memory_format,
 ) -> Tensor:
     """A convolution as a product with the patches of images, which all networks share."""
     high, wide = weight.shape[2:]
     padded = functional.pad(images, (padding[1], padding[1], padding[0], padding[0]))
     patches = padded.unfold(2, high, stride[0]).unfold(3, wide, stride[1])  # [batch, in, h, w, high, wide]
     batch, _, height, width = patches.shape[:4]
+    if layout == torch.channels_last:
+        rows = patches.permute(0, 2, 3, 1, 4, 5).reshape(batch * height * width, -1)
+        y = functional.linear(rows, weight.flatten(1), bias)
+        return y.view(batch, height, width, -1).permute(0, 3, 1, 2)
     columns = patches.permute(0, 1, 4, 5, 2, 3).reshape(batch, -1, height * width)
     weights = weight.flatten(1).expand(batch, -1, -1)
     y = torch.bmm(weights, columns) if bias is None else torch.baddbmm(bias[:, None], weights, columns)

@@ -2,8 +2,9 @@
 
 Activations are `[G, batch, ...]`: the shape that one network has, and networks in front. `G` is 1 as long as
 all networks see the same values, that is up to the first layer with weights, which then is one product.
-Where the axes lie in memory is another matter: after a convolution it is batch, networks, channels, height,
-width, as grouped convolutions want it; in DeepSets it is networks, features, batch, points.
+Where the axes lie in memory is another matter. After a convolution of images it is batch, networks, channels,
+height, width, after one of sequences batch, places, networks, channels: with these, grouped convolutions are
+fastest. In DeepSets it is networks, features, batch, points.
 """
 
 from __future__ import annotations
@@ -34,12 +35,13 @@ class Dropout(Stacked):
     def forward(self, x: Tensor) -> Tensor:  # [G, ...]
         if not self.training or not any(self.rates):
             return x
-        mask = torch.ones(len(self.rates), *x.shape[1:], dtype=x.dtype)
+        mask = torch.empty(len(self.rates), *x.shape[1:], dtype=x.dtype)
         for row, rate, generator in zip(mask, self.rates, self.generators, strict=True):
             if rate:
-                row.bernoulli_(1 - rate, generator=generator)
-        kept = 1 - torch.tensor(self.rates, dtype=x.dtype).view(-1, *[1] * (x.dim() - 1))
-        return x * mask.div_(kept)
+                row.bernoulli_(1 - rate, generator=generator).div_(1 - rate)
+            else:
+                row.fill_(1)
+        return x * mask
 
 
 class Merged(nn.Module):

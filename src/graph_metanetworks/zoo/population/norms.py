@@ -38,16 +38,19 @@ class BatchNorm(Stacked):
         if features_first.is_contiguous():
             y = self._norm(features_first.reshape(1, x.shape[0] * x.shape[2], -1))
             return y.view(features_first.shape).transpose(1, 2)
-        batch_first = x.transpose(0, 1)
-        y = self._norm(batch_first.reshape(x.shape[1], x.shape[0] * x.shape[2], -1))
-        return y.view(batch_first.shape).transpose(0, 1)
+        flat = x.transpose(0, 1).flatten(1, 2)
+        y = self._norm(flat.flatten(2)).unflatten(2, flat.shape[2:])
+        return y.unflatten(1, (networks, -1)).transpose(0, 1)
 
     def _norm(self, x: Tensor) -> Tensor:  # [any, G * features, places]
         statistics = (self.running_mean.view(-1), self.running_var.view(-1))
         weight, bias = (None if v is None else v.flatten() for v in (self.weight, self.bias))
-        if self.training:
+        if self.training and x.is_contiguous():
             return BatchNormalized.apply(x, weight, bias, *statistics, self.momentum, self.eps)
-        return functional.batch_norm(x, *statistics, weight, bias, eps=self.eps)
+        y = functional.batch_norm(
+            planar(x), *statistics, weight, bias, self.training, self.momentum, self.eps
+        )
+        return y.view(x.shape)
 
 
 class BatchNormalized(torch.autograd.Function):
@@ -102,8 +105,8 @@ class GroupNorm(Stacked):
             return self._columns(channels_first, self.weight, self.bias).transpose(1, 2)
         flat = x.transpose(0, 1).flatten(1, 2)
         weight, bias = (None if v is None else v.flatten() for v in (self.weight, self.bias))
-        y = functional.group_norm(flat, networks * self.num_groups, weight, bias, self.eps)
-        return y.unflatten(1, (networks, -1)).transpose(0, 1)
+        y = functional.group_norm(planar(flat), networks * self.num_groups, weight, bias, self.eps)
+        return y.view(flat.shape).unflatten(1, (networks, -1)).transpose(0, 1)
 
     def _columns(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:  # [G, channels, batch, ...]
         grouped = (1, (self.num_groups, -1))
@@ -128,3 +131,8 @@ class LayerNorm(Stacked):
         if self.bias is None:
             return y * weight
         return torch.addcmul(self.bias.unflatten(0, (-1, *between)), y, weight)
+
+
+def planar(x: Tensor) -> Tensor:  # [batch, channels, *size] -> [batch, channels, 1, places]
+    """As images, the only ones that torch knows to have their channels last in memory."""
+    return x.flatten(2).unsqueeze(2)
