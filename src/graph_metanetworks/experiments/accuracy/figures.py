@@ -98,7 +98,7 @@ def errors_by_group(errors: Mapping[str, np.ndarray], groups: Mapping[str, np.nd
         ax.plot([], [], color=colour, linewidth=6, alpha=0.6, label=method)
     ax.set_xticks(range(len(names)), names, rotation=30, ha="right")
     label(ax, "", "", "absolute error")
-    ax.legend(fontsize=7, frameon=False)
+    ax.legend(fontsize=7, frameon=False, loc="upper left", bbox_to_anchor=(1, 1))  # boxes may be anywhere
     return as_image(figure, "errors by family and size")
 
 
