@@ -1,10 +1,10 @@
 """Training to predict accuracy: where the time goes, and how soon the score is reached.
 
     python benchmarks/accuracy.py zoos/diverse [--method gmn] [--steps 20]
-    python benchmarks/accuracy.py zoos/diverse --curve [--minutes 15]
+    python benchmarks/accuracy.py zoos/diverse --curve [--minutes 15] [--networks 1000]
 
-The first measures reading, forward and backward of training steps. The second trains once and prints the
-validation score against time.
+The first measures reading, forward and backward of training steps. The second trains once, on half of the
+networks, and prints the validation score against time.
 """
 
 from __future__ import annotations
@@ -111,8 +111,9 @@ def main() -> None:
     parser.add_argument("--steps", type=int)
     parser.add_argument("--curve", action="store_true")
     parser.add_argument("--minutes", type=float, default=15)
+    parser.add_argument("--networks", type=int, help="only the first of the zoo")
     asked = parser.parse_args()
-    data = LabelledZoo(TracedZoo(Zoo.open(asked.zoo)))
+    data = LabelledZoo(TracedZoo(Zoo.open(asked.zoo)[: asked.networks]))
     chosen = {"method": asked.method, "size": asked.size, "setting": "50"}
     if asked.curve:
         options = Options(**chosen, steps=asked.steps or STEPS)
