@@ -61,7 +61,7 @@ def test_rivals_know_hyper_parameters_and_losses_only(tmp_path: Path) -> None:
     assert config_columns(table) == ["family", "hidden", "size", "rate"]
     split = Setting.parse("50").split(table, np.ones(120, dtype=bool), 0)
     found = rival_predictions(table, labels, split)
-    assert list(found) == ["hyper-parameters", "training loss", "both"]
+    assert list(found) == ["hyper-parameters", "training loss", "both of them", "training accuracy"]
     for predicted in found.values():  # the size of weights decides, and so does the loss
         own = scores(torch.from_numpy(predicted), torch.from_numpy(labels[split.test]))
         assert own.r2 > 0.8

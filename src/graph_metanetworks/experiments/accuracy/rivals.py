@@ -11,7 +11,7 @@ from graph_metanetworks.tasks.accuracy.scores import Scores, scores
 from graph_metanetworks.tasks.accuracy.splits import Split
 from graph_metanetworks.zoo.shard import CONFIG, ROLE
 
-TRAINING = ("train_loss", "train_accuracy")
+LOSS, ACCURACY = "train_loss", "train_accuracy"
 
 
 def config_columns(table: pa.Table) -> list[str]:
@@ -38,11 +38,12 @@ def as_features(table: pa.Table, columns: list[str]) -> np.ndarray:  # [N, colum
 def rival_predictions(table: pa.Table, labels: np.ndarray, split: Split) -> dict[str, np.ndarray]:
     """Predictions for the test networks by gradient boosting on what is known of training networks."""
     known = config_columns(table)
-    seen = [name for name in TRAINING if name in table.column_names]
+    loss, accuracy = ([name] if name in table.column_names else [] for name in (LOSS, ACCURACY))
     choices = {
         "hyper-parameters": known,
-        "training loss": seen[:1],
-        "both": [*known, *seen] if seen else [],
+        "training loss": loss,
+        "both of them": [*known, *loss] if loss else [],
+        "training accuracy": accuracy,
     }
     found = {}
     for name, columns in choices.items():

@@ -35,6 +35,7 @@ class Trust:
     probes: list[Probe]
     permuted: dict[str, float]  # largest change of a prediction, by method
     networks: int  # in the test part
+    known: int  # residuals that intervals come from
 
     @property
     def within_answer(self) -> str:
@@ -48,21 +49,20 @@ class Trust:
         ours, *others = self.rivals.items()
         if not others:
             return "The zoo does not tell hyper-parameters or training losses."
-        best = max(others, key=lambda pair: pair[1][0].r2)
-        verdict = "It does" if ours[1][0].r2 > best[1][0].r2 else "It does not"
-        return (
-            f"{verdict}: R² {ours[1][0].r2:.3f} from the weights, {best[1][0].r2:.3f} from the best of the "
-            f"others ({best[0]})."
-        )
+        r2 = ours[1][0].r2
+        beaten = [f"{name} ({own.r2:.3f})" for name, (own, _) in others if own.r2 < r2]
+        ahead = [f"{name} ({own.r2:.3f})" for name, (own, _) in others if own.r2 >= r2]
+        answer = f"With R² {r2:.3f} it beats {', '.join(beaten) or 'none of them'}"
+        return f"{answer}, but not {', '.join(ahead)}." if ahead else f"{answer}."
 
     @property
     def calibration_answer(self) -> str:
         held = self.coverage[self.title][self.levels.index(LEVEL)]
-        chance = 2 * coverage_error(LEVEL, self.networks)
+        chance = 2 * coverage_error(LEVEL, self.networks, self.known)
         verdict = "within" if abs(held - LEVEL) <= chance else "not within"
         return (
             f"Intervals of {LEVEL:.0%} held {held:.1%} of {self.networks:,} test networks, {verdict} what "
-            f"chance allows (± {chance:.1%})."
+            f"chance allows (± {chance:.1%}; they come from {self.known:,} validation networks)."
         )
 
     @property
@@ -102,6 +102,7 @@ def examine(results: Results, data: LabelledZoo) -> Trust | None:
         probes=probe_all(predictors[title], data, split.test),
         permuted={name: permutation_gap(own, data, split.test) for name, own in predictors.items()},
         networks=len(found.true),
+        known=len(predictors[title].calibration),
     )
 
 
