@@ -159,3 +159,10 @@ def test_html_escapes_names():
     model.add_module("<script>", nn.Linear(2, 2))
     html = summary_html(gmn.trace(model, torch.randn(1, 2)))
     assert "&lt;script&gt;" in html and "<script>" not in html
+
+
+def test_numbers_are_never_cut():
+    header = ("a name", *(f"column {number}" for number in range(8)))
+    row = ("some.module.with.a.path", *["0.123 ± 0.001"] * 8)
+    text = Table("", header, [row], right=header[1:]).text()
+    assert text.count("0.123 ± 0.001") == 8 and "…" in text

@@ -8,7 +8,7 @@ from html import escape
 
 WIDTH = 100  # columns of text
 GAP = "  "
-SHORTEST = 12  # a column is never cut below this
+SHORTEST = 16  # a column is never cut below this
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Table:
 
     def text(self, max_rows: int = 40) -> str:
         first, between, last = self.abbreviated(max_rows)
-        widths = _widths([self.header, *first, *last])
+        widths = self._widths([self.header, *first, *last])
         lines = [self.title, self._line(self.header, widths)]
         lines += [self._line(row, widths) for row in first]
         lines += [GAP + between] if between else []
@@ -52,6 +52,17 @@ class Table:
         body = "".join(map(self._html_row, first)) + middle + "".join(map(self._html_row, last))
         table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
         return f"<details open><summary><b>{escape(self.title)}</b></summary>{table}</details>"
+
+    def _widths(self, rows: Sequence[Sequence[str]]) -> list[int]:
+        """Natural widths, the widest columns cut until a line fits. Numbers, to the right, are never cut."""
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        text = [place for place, name in enumerate(self.header) if name not in self.right]
+        while sum(widths) + len(GAP) * len(widths) > WIDTH:
+            widest = max(text, key=lambda place: widths[place], default=None)
+            if widest is None or widths[widest] <= SHORTEST:
+                break
+            widths[widest] -= 1
+        return widths
 
     def _line(self, row: Sequence[str], widths: Sequence[int]) -> str:
         cells = [
@@ -89,11 +100,3 @@ def listed(names: Iterable[str], shown: int = 3) -> str:
     """
     names = list(dict.fromkeys(names))
     return ", ".join(names[:shown]) + (f" and {len(names) - shown:,} more" if len(names) > shown else "")
-
-
-def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
-    """Natural widths, the widest columns cut until a line fits."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    while sum(widths) + len(GAP) * len(widths) > WIDTH and max(widths) > SHORTEST:
-        widths[widths.index(max(widths))] -= 1
-    return widths
