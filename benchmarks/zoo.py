@@ -22,9 +22,10 @@ import torch
 from engine import show
 from torch import Tensor, nn
 
+from graph_metanetworks.allocator import keep_freed_memory
 from graph_metanetworks.zoo.families import FAMILIES, Architecture, Task
 from graph_metanetworks.zoo.population.course import TrainingConfig
-from graph_metanetworks.zoo.population.memory import keep_freed_memory, networks_at_once
+from graph_metanetworks.zoo.population.memory import networks_at_once
 from graph_metanetworks.zoo.population.ordinary import make_optimizer, train_step
 from graph_metanetworks.zoo.population.population import Population
 from graph_metanetworks.zoo.population.ways import StackedLayers, Vmapped, Way, stacked_parameters

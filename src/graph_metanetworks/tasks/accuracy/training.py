@@ -16,6 +16,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from graph_metanetworks.allocator import keep_freed_memory
 from graph_metanetworks.batch import Batch
 from graph_metanetworks.errors import TaskError
 from graph_metanetworks.nn.baselines.boosting import BoostedStatNN
@@ -51,6 +52,7 @@ def train(data: LabelledZoo, out: Path, options: Options, machine: Machine | Non
 
     A folder with a finished run, another run or anything else is refused, and nothing in it is changed.
     """
+    keep_freed_memory()
     machine = machine or Machine()
     split = Setting.parse(options.setting).split(data.networks.zoo.table, data.usable, options.seed)
     with ExitStack() as held:

@@ -1,31 +1,11 @@
-"""How many networks fit into a cache at once, and memory that is kept from step to step."""
+"""How many networks fit into a cache at once."""
 
 from __future__ import annotations
 
 import copy
-import ctypes
-from functools import cache
 
 import torch
 from torch import Tensor, nn
-
-TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # of mallopt, in the C library of GNU
-LARGEST = 2**30
-
-
-@cache
-def keep_freed_memory() -> bool:
-    """Ask the C library not to hand freed memory back at once; whether it could be asked.
-
-    The tensors of a population are larger than those of a network. By default each would be fresh memory
-    from the operating system, which fills it with zeros page by page: half of the time of a step.
-    """
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except (AttributeError, OSError, TypeError):  # another C library
-        return False
-    return bool(mallopt(MMAP_THRESHOLD, LARGEST)) and bool(mallopt(TRIM_THRESHOLD, LARGEST))
-
 
 LARGEST_ACTIVATIONS = 8 * 2**20  # bytes of a layer's output in all networks; a quarter of a processor's cache
 

@@ -9,9 +9,10 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
+from graph_metanetworks.allocator import keep_freed_memory
 from graph_metanetworks.zoo.population.batches import Batches
 from graph_metanetworks.zoo.population.course import Course, TrainingConfig, start
-from graph_metanetworks.zoo.population.memory import keep_freed_memory, networks_at_once
+from graph_metanetworks.zoo.population.memory import networks_at_once
 from graph_metanetworks.zoo.population.metrics import at_chance, has_diverged, measure
 from graph_metanetworks.zoo.population.ordinary import train_one
 from graph_metanetworks.zoo.population.population import Population
