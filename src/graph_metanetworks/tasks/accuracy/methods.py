@@ -71,8 +71,11 @@ METHODS = {
                 "paper": lambda: GraphMetanetwork(
                     hidden=128, layers=4, blocks=Grit(heads=8), readout="nodes"
                 ),
-                "small": lambda: GraphMetanetwork(hidden=32, layers=3, blocks=Grit(heads=4), readout="nodes"),
+                "small": lambda: GraphMetanetwork(
+                    hidden=16, layers=3, blocks=Grit(heads=4), readout="tensors"
+                ),
             },
+            learning_rate=5e-3,
         ),
         Method(
             "statnn",
