@@ -1,4 +1,4 @@
-# make demo | tour | test | lint | bench | docs | clean.  The first run makes .venv; later runs reuse it.
+# make demo | tour | test | slow | lint | bench | docs | clean.  The first run makes .venv; later runs reuse it.
 
 PYTHON := $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 STAMPS := .stamps
 PACKAGE := pyproject.toml constraints.txt
 
-.PHONY: demo tour test lint bench docs clean
+.PHONY: demo tour test slow lint bench docs clean
 
 demo: $(STAMPS)/test
 	$(BIN)/python examples/demo.py
@@ -16,6 +16,9 @@ tour: $(STAMPS)/test
 
 test: $(STAMPS)/test
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+
+slow: $(STAMPS)/test $(STAMPS)/ray
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m slow
 
 lint: $(STAMPS)/test $(STAMPS)/dev
 	$(BIN)/ruff check
@@ -45,6 +48,6 @@ $(STAMPS)/torch: constraints.txt
 	$(PIP) torch==2.13.0
 	@mkdir -p $(STAMPS) && touch $@
 
-$(STAMPS)/test $(STAMPS)/dev $(STAMPS)/docs: $(STAMPS)/%: $(STAMPS)/torch $(PACKAGE)
+$(STAMPS)/test $(STAMPS)/dev $(STAMPS)/docs $(STAMPS)/ray: $(STAMPS)/%: $(STAMPS)/torch $(PACKAGE)
 	$(PIP) --editable ".[$*]"
 	@touch $@
