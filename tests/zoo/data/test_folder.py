@@ -8,6 +8,7 @@ from PIL import Image
 from torch import Tensor
 
 from graph_metanetworks.zoo.data import DataError, load
+from graph_metanetworks.zoo.recipes.inrs import ImageInrs
 
 
 def write(path: Path, pixels: Tensor) -> None:
@@ -28,8 +29,22 @@ def pictures(tmp_path: Path) -> Path:
 def test_grey_images(pictures: Path) -> None:
     data = load(f"folder:{pictures}")
     assert data.image_shape == (1, 5, 4) and data.classes == ("cat", "dog") and not data.flips
-    assert data.train_images[:, 0, 0, 0].tolist() == [0, 1, 2, 100, 101, 102]
-    assert data.test_labels.tolist() == [0, 0, 1, 1]
+    assert sorted(data.train_images[:, 0, 0, 0].tolist()) == [0, 1, 2, 100, 101, 102]
+    assert data.train_labels.tolist() == [value // 100 for value in data.train_images[:, 0, 0, 0].tolist()]
+    assert sorted(data.test_labels.tolist()) == [0, 0, 1, 1]
+
+
+def test_the_first_images_are_of_all_classes_and_always_the_same(tmp_path: Path) -> None:
+    for part, number in (("train", 30), ("test", 1)):
+        for label, name in enumerate(("ant", "bee", "cat")):
+            for index in range(number):
+                write(
+                    tmp_path / part / name / f"{index:02}.png", torch.full((2, 2), label * 30 + index).byte()
+                )
+    recipe = ImageInrs(data=f"folder:{tmp_path}")
+    choices = [recipe.draw_at(k, torch.Generator()) for k in range(12)]
+    assert {choice.label for choice in choices} == {0, 1, 2}
+    assert load(f"folder:{tmp_path}").train_images[:4, 0, 0, 0].tolist() == [44, 70, 47, 57]
 
 
 def test_one_coloured_image_makes_all_coloured(pictures: Path) -> None:
@@ -37,7 +52,7 @@ def test_one_coloured_image_makes_all_coloured(pictures: Path) -> None:
     write(pictures / "train" / "cat" / "0.png", coloured)
     data = load(f"folder:{pictures}")
     assert data.image_shape == (3, 5, 4)
-    assert torch.equal(data.train_images[0], coloured.permute(2, 0, 1))
+    assert any(torch.equal(image, coloured.permute(2, 0, 1)) for image in data.train_images)
 
 
 def test_bad_folders(pictures: Path, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from sklearn.datasets import load_digits
 
-from graph_metanetworks.zoo.data.images import ImageData
+from graph_metanetworks.zoo.data.images import ImageData, shuffled
 
 TEST = 500
 BRIGHTEST = 16
@@ -16,7 +16,7 @@ def digits() -> ImageData:
     rows, targets = load_digits(return_X_y=True)
     images = torch.as_tensor(rows).mul(255 / BRIGHTEST).round().to(torch.uint8).view(-1, 1, 8, 8)
     labels = torch.as_tensor(targets).long()
-    order = torch.randperm(len(images), generator=torch.Generator().manual_seed(0))
+    order = shuffled(len(images))
     test, train = order[:TEST], order[TEST:]
     return ImageData(
         name="digits",

@@ -9,14 +9,17 @@ import torch
 from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
-from graph_metanetworks.zoo.data.images import DataError, ImageData
+from graph_metanetworks.zoo.data.images import DataError, ImageData, shuffled
 
 SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".webp", ".gif"}
 GREY = {"1", "L", "I;16"}
 
 
 def folder(path: Path) -> ImageData:
-    """All images in one size; grey ones become one channel if all are grey, three channels otherwise."""
+    """All images in one size; grey ones become one channel if all are grey, three channels otherwise.
+
+    Their order is shuffled, always alike, for in a folder they are sorted by class.
+    """
     classes = _classes(path)
     files = {part: _files(path / part, classes) for part in ("train", "test")}
     mode = "L" if all(_is_grey(file) for part in files.values() for file, _ in part) else "RGB"
@@ -47,12 +50,13 @@ def _classes(path: Path) -> tuple[str, ...]:
 
 
 def _files(path: Path, classes: tuple[str, ...]) -> list[tuple[Path, int]]:
-    return [
+    files = [
         (file, label)
         for label, name in enumerate(classes)
-        for file in sorted((path / name).iterdir())
+        for file in sorted((path / name).iterdir(), key=lambda file: file.name)  # alike on all systems
         if file.suffix.lower() in SUFFIXES
     ]
+    return [files[k] for k in shuffled(len(files)).tolist()]
 
 
 def _is_grey(file: Path) -> bool:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from graph_metanetworks.zoo.data.folder import GREY, pixels
-from graph_metanetworks.zoo.data.images import DataError, ImageData
+from graph_metanetworks.zoo.data.images import DataError, ImageData, shuffled
 
 TEST_SPLITS = ("test", "validation", "valid")
 
@@ -54,6 +54,7 @@ def _columns(name: str, features: dict[str, Any]) -> tuple[str, str]:
 
 
 def _read(part: Any, image: str, label: str, mode: str) -> tuple[Tensor, Tensor]:
+    part = part.select(shuffled(len(part)).tolist())  # many are sorted by class
     found = [pixels(row[image], mode) for row in part]
     sizes = {tuple(p.shape[1:]) for p in found}
     if len(sizes) > 1:

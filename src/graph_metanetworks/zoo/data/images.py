@@ -76,5 +76,13 @@ class ImageData:
         return digest.hexdigest()
 
 
+def shuffled(count: int) -> Tensor:  # [count]
+    """Numbers below `count` in an order that is always the same.
+
+    Images often come sorted by class. So shuffled, any first ones are a fair sample.
+    """
+    return torch.randperm(count, generator=torch.Generator().manual_seed(0))
+
+
 def _size(images: Tensor) -> str:
     return " x ".join(map(str, images.shape[1:]))

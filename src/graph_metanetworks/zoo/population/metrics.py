@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from graph_metanetworks.zoo.data.images import shuffled
 from graph_metanetworks.zoo.population.batches import Batches
 
 TRAIN_IMAGES = 10_000  # at most so many are used to measure: the accuracy is then known to half a percent
@@ -18,7 +19,7 @@ def measure(logits: Callable[[Tensor], Tensor], batches: Batches) -> list[dict[s
     """Of each network: `logits` takes images and gives `[G, batch, classes]`."""
     data = batches.data
     parts = {
-        "train": (data.train_images[:TRAIN_IMAGES], data.train_labels[:TRAIN_IMAGES]),
+        "train": _sample(data.train_images, data.train_labels),
         "test": (data.test_images, data.test_labels),
     }
     columns: dict[str, list[float]] = {}
@@ -26,6 +27,14 @@ def measure(logits: Callable[[Tensor], Tensor], batches: Batches) -> list[dict[s
         right, loss = _means(logits, batches, images, labels)
         columns[f"{part}_accuracy"], columns[f"{part}_loss"] = right.tolist(), loss.tolist()
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def _sample(images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """The images to measure on, alike for all networks. Not the first ones: they may be all of one class."""
+    if len(images) <= TRAIN_IMAGES:
+        return images, labels
+    chosen = shuffled(len(images))[:TRAIN_IMAGES]
+    return images[chosen], labels[chosen]
 
 
 def _means(

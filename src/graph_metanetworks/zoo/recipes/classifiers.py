@@ -11,6 +11,7 @@ from torch import nn
 
 from graph_metanetworks.zoo import draws
 from graph_metanetworks.zoo.data import ImageData
+from graph_metanetworks.zoo.data.images import shuffled
 from graph_metanetworks.zoo.draws import Choice
 from graph_metanetworks.zoo.families import FAMILIES, Architecture
 from graph_metanetworks.zoo.families.small_cnn import SmallCnnConfig, initialized_small_cnn
@@ -73,7 +74,7 @@ class SmallCnns(ClassifierRecipe[SmallCnnConfig]):
     def batches(self, config: SmallCnnConfig) -> Batches:
         data = self.data
         count = max(1, round(config.train_fraction * len(data.train_images)))
-        some = torch.randperm(len(data.train_images), generator=torch.Generator().manual_seed(0))[:count]
+        some = shuffled(len(data.train_images))[:count]
         return self._batches(
             replace(data, train_images=data.train_images[some], train_labels=data.train_labels[some])
         )
