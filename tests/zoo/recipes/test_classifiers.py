@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from graph_metanetworks.zoo.data import load
+from graph_metanetworks.zoo.description import Description
 from graph_metanetworks.zoo.families import FAMILIES
 from graph_metanetworks.zoo.recipe import network_seed
 from graph_metanetworks.zoo.recipes.classifiers import Diverse, SmallCnns, VaryingCnns, grey
@@ -62,6 +63,29 @@ def test_a_recipe_from_its_settings(kind) -> None:
         assert again.build(config).state_dict().keys() == recipe.build(config).state_dict().keys()
     with pytest.raises(ValueError, match="read from settings, without its images"):
         again.train([config], [0], lambda share: None)
+
+
+@pytest.mark.parametrize(
+    ("suited", "augment", "flips", "expected"),
+    [
+        *((suited, True, None, suited) for suited in (False, True)),
+        *((suited, False, None, False) for suited in (False, True)),
+        *((not flips, augment, flips, flips) for flips in (False, True) for augment in (False, True)),
+    ],
+)
+def test_flips(suited: bool, augment: bool, flips: bool | None, expected: bool) -> None:
+    recipe = SmallCnns(replace(little_data(), flips=suited), augment=augment, flips=flips)
+    found = recipe.batches(drawn(recipe, 1)[0]).augmentation
+    assert found.flips == expected and (found.shift > 0) == augment
+    assert recipe.settings()["flips"] == flips
+
+
+def test_settings_from_before_there_were_flips() -> None:
+    recipe = VaryingCnns(little_data())
+    settings = {name: value for name, value in recipe.settings().items() if name != "flips"}
+    assert VaryingCnns.from_settings(settings).settings() == settings
+    old = Description(recipe="varying-cnns", settings=settings, seed=0, ranges=())
+    assert not old.differences(replace(old, settings=recipe.settings()))  # so building goes on
 
 
 def test_settings_change_with_the_data() -> None:

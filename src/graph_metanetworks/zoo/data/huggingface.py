@@ -10,6 +10,14 @@ from torch import Tensor
 from graph_metanetworks.zoo.data.folder import GREY, pixels
 from graph_metanetworks.zoo.data.images import DataError, ImageData, shuffled
 
+FLIPPED = {
+    "cifar10",
+    "cifar100",
+    "fashion_mnist",
+    "imagenet-1k",
+    "stl10",
+    "tiny-imagenet",
+}  # last part of names
 TEST_SPLITS = ("test", "validation", "valid")
 
 
@@ -36,7 +44,7 @@ def huggingface(name: str) -> ImageData:
         test_images=test_images,
         test_labels=test_labels,
         classes=tuple(parts["train"].features[label].names),
-        flips=False,
+        flips=name.rpartition("/")[2].lower() in FLIPPED,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -71,15 +71,23 @@ class ClassifierRecipe(Recipe[Config]):
         batch_size: int = 32,
         checkpoints: int = 0,
         augment: bool = True,
+        flips: bool | None = None,
         batch_seed: int = 0,
     ) -> None:
-        """`checkpoints`: at so many moments along training, weights and metrics are kept too."""
+        """A recipe with its data.
+
+        Args:
+            checkpoints: at so many moments along training, weights and metrics are kept too.
+            augment: shift images, cover parts of them, and flip them where that suits the data.
+            flips: whether to flip them, whatever the data and `augment` say.
+        """
         images = self.prepare(load(data, data_dir) if isinstance(data, str) else data)
         options = {
             "epochs": epochs,
             "batch_size": batch_size,
             "checkpoints": checkpoints,
             "augment": augment,
+            "flips": flips,  # zoos made before there was this option have none, which is equal to None
             "batch_seed": batch_seed,
         }
         self._set(Images.of(images), images, options)
@@ -153,10 +161,11 @@ class ClassifierRecipe(Recipe[Config]):
 
     def _batches(self, data: ImageData) -> Batches:
         augmentation = usual_augmentation(data) if self.options["augment"] else Augmentation(False, 0, 0)
+        flips = self.options["flips"]
         return Batches(
             data,
             min(self.options["batch_size"], len(data.train_images)),
-            augmentation,
+            augmentation if flips is None else replace(augmentation, flips=flips),
             Statistics(self.images.mean, self.images.deviation),
             self.options["batch_seed"],
         )
