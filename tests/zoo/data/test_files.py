@@ -128,6 +128,7 @@ def test_the_pickled_cifar_is_refused_and_never_opened(tmp_path: Path, nowhere: 
 
 @pytest.mark.parametrize("name", ["mnist", "fashion-mnist", "cifar10"])
 def test_missing_data_names_three_ways_to_get_it(name: str, tmp_path: Path, nowhere: None) -> None:
+    (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match=f"{name} was not found") as caught:
         load(name, tmp_path / "empty")
     message = str(caught.value)
@@ -139,6 +140,12 @@ def test_debian_is_among_the_places_unless_a_folder_is_named(nowhere: None) -> N
     system = Path("/usr/share/datasets/fashion-mnist")
     assert system in FASHION_MNIST.places(None)
     assert system not in FASHION_MNIST.places(Path("named"))
+
+
+@pytest.mark.parametrize("name", ["digits", "mnist", "folder:pictures", "huggingface:mnist"])
+def test_a_folder_that_is_named_must_be_there(name: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=f"there is no folder .*none, in which {name} was to be looked for"):
+        load(name, tmp_path / "none")
 
 
 def test_unknown_names_list_the_known_ones() -> None:

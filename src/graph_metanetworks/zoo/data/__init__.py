@@ -31,6 +31,8 @@ def load(name: str, data_dir: str | Path | None = None) -> ImageData:
     >>> load("digits").image_shape
     (1, 8, 8)
     """
+    if data_dir is not None and not Path(data_dir).is_dir():
+        raise DataError(f"there is no folder {data_dir}, in which {name} was to be looked for")
     if name == "digits":
         return digits()
     if name in FROM_FILES:
