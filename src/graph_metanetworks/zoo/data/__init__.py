@@ -25,6 +25,8 @@ NAMES = ("digits", *FROM_FILES, "folder:PATH", "huggingface:NAME")
 def load(name: str, data_dir: str | Path | None = None) -> ImageData:
     """A data set by name: digits, fashion-mnist, mnist, cifar10, folder:PATH or huggingface:NAME.
 
+    What a name of the hub leaves open is added, as in `huggingface:NAME,label=fine_label,size=32`.
+
     Files are looked for in `data_dir` if it is given, else in the folder that the environment variable
     `GMN_DATA` names, in `data/`, and where operating systems put them.
 
