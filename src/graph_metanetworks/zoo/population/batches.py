@@ -106,6 +106,8 @@ class Batches:
         )
         each = torch.arange(len(images))[:, None, None]
         moved = images.permute(0, 2, 3, 1)[each, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
+        # channels first in memory too: convolutions keep the order, and nn.Dropout draws its mask in it
+        moved = moved.clone(memory_format=torch.contiguous_format)
         shown = inside_rows[:, :, None] & inside_columns[:, None, :]
         shown &= ~self._hole(images, generator)
         return self._normalized(moved).mul_(shown.unsqueeze(1))
