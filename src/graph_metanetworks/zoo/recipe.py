@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass
 from typing import Any, ClassVar, Generic, Protocol, TypeVar, get_type_hints, runtime_checkable
 
@@ -23,6 +23,17 @@ class Trained:
     state_dict: dict[str, Tensor]
     metrics: dict[str, float | int | bool | str]
     checkpoints: dict[int, dict[str, Tensor]] = field(default_factory=dict)  # by step, where asked for
+
+
+def metrics_at(
+    number: int, of: int, step: int, metrics: Mapping[str, float | int | bool | str]
+) -> dict[str, float | int | bool | str]:
+    """The columns of a checkpoint: by its number, so that networks can be compared that train for longer.
+
+    >>> metrics_at(1, 3, 20, {"test_loss": 0.5})
+    {'step_at_1_of_3': 20, 'test_loss_at_1_of_3': 0.5}
+    """
+    return {f"{name}_at_{number}_of_{of}": value for name, value in {"step": step, **metrics}.items()}
 
 
 class Recipe(ABC, Generic[Config]):

@@ -116,7 +116,8 @@ def test_checkpoints_are_states_on_the_way() -> None:
         assert list(result.checkpoints) == [2, 4]
         assert difference(result.state_dict, plain.state_dict) < 1e-13  # looking does not disturb
         assert int(result.checkpoints[4]["norms.0.num_batches_tracked"]) == 4
-        assert {"test_accuracy_at_2", "train_loss_at_4"} <= set(result.metrics)
+        assert {"test_accuracy_at_1_of_3", "train_loss_at_2_of_3"} <= set(result.metrics)
+        assert [result.metrics[f"step_at_{k}_of_3"] for k in (1, 2)] == [2, 4]
         assert plain.metrics.items() <= result.metrics.items()
 
 

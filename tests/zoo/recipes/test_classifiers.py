@@ -113,7 +113,9 @@ def test_training_reports_metrics_and_checkpoints() -> None:
     config = drawn(recipe, 1)[0]
     (result,) = recipe.train([config], [5], lambda share: None)
     expected = {"train_accuracy", "train_loss", "test_accuracy", "test_loss"}
-    assert set(result.metrics) == expected | {f"{name}_at_3" for name in expected} | {"diverged"}
+    at_half = {f"{name}_at_1_of_2" for name in (*expected, "step")}
+    assert set(result.metrics) == expected | at_half | {"diverged"}
+    assert result.metrics["step_at_1_of_2"] == 3
     network = recipe.build(config)
     network.load_state_dict(result.state_dict)
     assert list(result.checkpoints) == [3]
@@ -131,6 +133,21 @@ def test_small_cnns_see_grey_images_and_a_share_of_them() -> None:
     assert recipe.task.channels == 1
     some = next(config for config in drawn(recipe, 50) if config.train_fraction == 0.25)
     assert len(recipe.batches(some).data.train_images) == 12
+
+
+def test_checkpoints_of_networks_that_train_for_longer_can_be_compared() -> None:
+    """Small CNNs see a share of the images, so they take from one step to six here."""
+    recipe = SmallCnns(little_data(), epochs=2, batch_size=16, checkpoints=2)
+    config = drawn(recipe, 1)[0]
+    results = [
+        recipe.train([replace(config, train_fraction=share)], [0], lambda share: None)[0]
+        for share in (0.1, 0.5, 1.0)
+    ]
+    assert len({tuple(result.metrics) for result in results}) == 1
+    steps = [[result.metrics[f"step_at_{k}_of_3"] for k in (1, 2)] for result in results]
+    assert steps == [[1, 1], [1, 1], [2, 4]]
+    for result, moments in zip(results, steps, strict=True):
+        assert list(result.checkpoints) == sorted(set(moments))
 
 
 @pytest.mark.slow

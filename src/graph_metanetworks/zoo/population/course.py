@@ -28,7 +28,7 @@ class Course:
 
     steps: int
     warmup: int  # steps until the full learning rate
-    checkpoints: tuple[int, ...] = ()  # steps after which weights and metrics are kept
+    checkpoints: tuple[int, ...] = ()  # steps after which weights and metrics are kept; some may be equal
 
     def looks_at(self, step: int) -> bool:
         """Whether networks are measured after so many steps."""

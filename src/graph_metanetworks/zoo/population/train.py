@@ -17,7 +17,7 @@ from graph_metanetworks.zoo.population.metrics import at_chance, has_diverged, m
 from graph_metanetworks.zoo.population.ordinary import train_one
 from graph_metanetworks.zoo.population.population import Population
 from graph_metanetworks.zoo.population.ways import Way, find_way, stacked_parameters
-from graph_metanetworks.zoo.recipe import Trained
+from graph_metanetworks.zoo.recipe import Trained, metrics_at
 
 Progress = Callable[[float], None]
 State = dict[str, Tensor]
@@ -46,8 +46,9 @@ class Record:
         if diverged:
             found = at_chance(found, self.classes)
         self.states[step] = state
-        if step in course.checkpoints:
-            self.metrics |= {f"{name}_at_{step}": value for name, value in found.items()}
+        for number, checkpoint in enumerate(course.checkpoints, start=1):
+            if step == checkpoint:
+                self.metrics |= metrics_at(number, len(course.checkpoints) + 1, step, found)
         if step == course.steps:
             self.metrics |= found | {"diverged": diverged}
 

@@ -176,7 +176,7 @@ class ClassifierRecipe(Recipe[Config]):
         return Course(
             steps=steps,
             warmup=min(max(1, round(WARMUP * steps)), steps - 1),
-            checkpoints=tuple(sorted({steps * (k + 1) // (moments + 1) for k in range(moments)} - {0})),
+            checkpoints=tuple(max(1, steps * (k + 1) // (moments + 1)) for k in range(moments)),
         )
 
 
