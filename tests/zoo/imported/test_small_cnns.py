@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -100,7 +101,10 @@ def test_metrics_belong_to_their_networks(published: Path, tmp_path: Path) -> No
         assert network.metrics["test_accuracy"] == float(row["test_accuracy"])
         assert network.metrics["diverged"] is False
     assert sum(x.numel() for x in zoo[0].state_dict.values()) == 4970
-    assert "Unterthiner" in Zoo.open(tmp_path).description.settings["source"]
+    settings = Zoo.open(tmp_path).description.settings
+    assert "Unterthiner" in settings["source"]
+    assert settings["weights"] == sha256((published / "weights.npy").read_bytes()).hexdigest()
+    assert not any("_at_" in name for name in zoo.table.column_names)
 
 
 def test_all_steps(published: Path, tmp_path: Path) -> None:
@@ -116,6 +120,11 @@ def test_all_steps(published: Path, tmp_path: Path) -> None:
             )
             bias = network.checkpoint(step)["convolutions.0.bias"]
             assert torch.equal(bias, torch.tensor(weights[row, :16]))
+            place = f"at_{STEPS.index(step) + 1}_of_3"  # as the recipe small-cnns names them
+            assert network.metrics[f"step_{place}"] == step
+            assert network.metrics[f"test_accuracy_{place}"] == float(rows[row]["test_accuracy"])
+            assert network.metrics[f"train_loss_{place}"] == float(rows[row]["train_loss"])
+        assert network.metrics["test_accuracy"] == float(last["test_accuracy"])
 
 
 def test_importing_again_changes_nothing(published: Path, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from graph_metanetworks.errors import ZooError
 from graph_metanetworks.zoo import checksum
-from graph_metanetworks.zoo.recipe import Trained
+from graph_metanetworks.zoo.recipe import Trained, metrics_at
 from graph_metanetworks.zoo.shard import Network
 
 WEIGHTS, METRICS, LAYOUT = "weights.npy", "metrics.csv.gz", "layout.csv"
@@ -91,6 +91,7 @@ class Published:
             )
         steps = self._metrics["step"].to_numpy()
         self._last = np.flatnonzero(steps == steps.max())
+        self._steps = np.unique(steps).tolist()
         self._earlier = self._earlier_rows(steps) if all_steps else {}
 
     def __len__(self) -> int:
@@ -102,12 +103,12 @@ class Published:
             **{f.name: self._value(f"config.{f.name}", row) for f in fields(PublishedConfig)}
         )
         state = self._state_dict(row)
-        measured = {name: self._value(name, row) for name in MEASURED}
-        metrics = {
-            **{name: value for name, value in measured.items() if value is not None},
-            "diverged": not all(bool(values.isfinite().all()) for values in state.values()),
-        }
         earlier = self._earlier.get(self._value("modeldir", row), {})
+        metrics = self._measured(row)
+        for step, its_row in earlier.items():
+            number = self._steps.index(step) + 1
+            metrics |= metrics_at(number, len(self._steps), step, self._measured(its_row))
+        metrics["diverged"] = not all(bool(values.isfinite().all()) for values in state.values())
         return Network(
             index, config, Trained(state, metrics, {s: self._state_dict(r) for s, r in earlier.items()})
         )
@@ -118,6 +119,7 @@ class Published:
             "source": "Small CNN Zoo (Unterthiner et al., 2020; CC-BY 4.0)",
             "metrics": checksum.of_file(self.folder / METRICS),
             "layout": checksum.of_file(self.folder / LAYOUT),
+            "weights": checksum.of_file(self.folder / WEIGHTS),
             "weights_shape": list(self._weights.shape),
             "all_steps": self.all_steps,
         }
@@ -129,6 +131,10 @@ class Published:
             if steps[row] < steps.max():
                 rows.setdefault(self._value("modeldir", int(row)), {})[int(steps[row])] = int(row)
         return rows
+
+    def _measured(self, row: int) -> dict[str, Any]:
+        values = {name: self._value(name, row) for name in MEASURED}
+        return {name: value for name, value in values.items() if value is not None}
 
     def _state_dict(self, row: int) -> dict[str, Tensor]:
         values = self._weights[row]
