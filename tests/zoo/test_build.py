@@ -35,6 +35,36 @@ def test_workers_make_the_same_zoo(tmp_path: Path) -> None:
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
 
 
+class Unannotated(Regressors):
+    def draw(self, generator):
+        return super().draw(generator)
+
+
+class Misannotated(Regressors):
+    def draw(self, generator) -> object:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return super().draw(generator)
+
+
+class Plain(Regressors):
+    def draw(self, generator):
+        return {"family": "deep"}
+
+
+def test_draw_needs_no_annotation(tmp_path: Path) -> None:
+    for network in alone(Unannotated(), 3, tmp_path):
+        assert network.config == draw(Unannotated(), 0, network.index)
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [(Misannotated, "must be annotated with the dataclass"), (Plain, "a config must be a dataclass")],
+)
+def test_configs_that_could_not_be_read_again_are_refused_at_once(kind, said: str, tmp_path: Path) -> None:
+    with pytest.raises(ZooError, match=said):
+        alone(kind(), 3, tmp_path / "zoo")
+    assert not (tmp_path / "zoo").exists()
+
+
 def test_threads_are_given_back(tmp_path: Path) -> None:
     threads = torch.get_num_threads()
     torch.set_num_threads(2)

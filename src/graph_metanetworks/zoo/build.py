@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import fields, is_dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from graph_metanetworks.errors import ZooError
 from graph_metanetworks.zoo.cluster import train_on_ray
 from graph_metanetworks.zoo.description import Description, as_json, versions
 from graph_metanetworks.zoo.fill import Maker, fill
-from graph_metanetworks.zoo.plan import plan, range_of
+from graph_metanetworks.zoo.plan import draw, plan, range_of
 from graph_metanetworks.zoo.recipe import Recipe
 from graph_metanetworks.zoo.registry import reference_of
 from graph_metanetworks.zoo.train import Job
@@ -46,6 +47,7 @@ def build(
     """
     if count < 1:
         raise ZooError(f"a zoo needs at least one network, not {count}.")
+    _check_config(recipe, seed)
     asked = Description(
         recipe=reference or reference_of(recipe),
         settings=as_json(recipe.settings()),
@@ -64,6 +66,17 @@ def build(
         quiet=quiet,
     )
     return Zoo.open(out, recipe=recipe)
+
+
+def _check_config(recipe: Recipe[Any], seed: int) -> None:
+    """Configs must be such that they can be read again: better said now than when the zoo is used."""
+    config = draw(recipe, seed, 0)
+    if not is_dataclass(config):
+        raise ZooError(
+            f"{type(recipe).__name__}.draw returned {config!r}: a config must be a dataclass of plain "
+            "values, whose fields are columns of the table."
+        )
+    recipe.config({entry.name: getattr(config, entry.name) for entry in fields(config)})
 
 
 def _maker(job: Job, workers: int | None, ray: str | None) -> Maker:

@@ -56,10 +56,10 @@ class Recipe(ABC, Generic[Config]):
         """The recipe again, without its data: enough to build and render networks."""
 
     def config(self, values: dict[str, Any]) -> Config:
-        """A config again, from its fields: of the dataclass that `draw` is annotated to return."""
-        kind = get_type_hints(type(self).draw)["return"]
+        """A config again, from its fields: the dataclass that `draw` is annotated with, or returns."""
+        kind = get_type_hints(type(self).draw).get("return") or type(self.draw(torch.Generator()))
         if not is_dataclass(kind):
-            raise TypeError(
+            raise ZooError(
                 f"{type(self).__name__}.draw must be annotated with the dataclass that it returns, or "
                 f"{type(self).__name__}.config be written: how to make a {kind} is not known."
             )
