@@ -19,6 +19,11 @@ class Task:
     width: int
     classes: int
 
+    @property
+    def inputs(self) -> int:
+        """Numbers of an image."""
+        return self.channels * self.height * self.width
+
 
 @dataclass(frozen=True)
 class Architecture:
