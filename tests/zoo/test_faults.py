@@ -290,6 +290,34 @@ def test_shards_without_a_description(zoo: Path) -> None:
         make(zoo)
 
 
+# folders that hold something else
+
+
+def test_a_folder_that_is_no_zoo_is_refused_and_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("years of work")
+    (tmp_path / "draft.tmp").write_text("and more")
+    with pytest.raises(
+        ZooError, match=r"is not empty and no zoo: it has draft.tmp and 1 more, but no zoo.json"
+    ):
+        make(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"thesis.txt", "draft.tmp"}
+
+
+def test_only_temporary_files_of_our_own_are_removed(zoo: Path) -> None:
+    theirs, ours = ("draft.tmp", "weights-1.safetensors.tmp"), ("zoo.json.tmp", "table-00003.parquet.tmp")
+    for name in (*theirs, *ours):
+        (zoo / name).touch()
+    make(zoo)
+    assert {path.name for path in zoo.glob("*.tmp")} == set(theirs)
+
+
+def test_a_build_killed_at_its_first_moment_goes_on(tmp_path: Path, undisturbed: Path) -> None:
+    for name in (".lock", "zoo.json.tmp"):
+        (tmp_path / name).touch()
+    make(tmp_path)
+    assert contents(tmp_path) == contents(undisturbed)
+
+
 # two processes
 
 

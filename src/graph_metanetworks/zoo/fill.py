@@ -13,7 +13,7 @@ from rich.console import Console
 from graph_metanetworks.errors import ZooError
 from graph_metanetworks.zoo.check import whole
 from graph_metanetworks.zoo.description import NAME, Description, versions
-from graph_metanetworks.zoo.durable import remove_temporaries
+from graph_metanetworks.zoo.files import refuse_foreign, remove_temporaries
 from graph_metanetworks.zoo.lock import locked
 from graph_metanetworks.zoo.manifest import Record, read_manifest, rewrite_manifest, save_shard
 from graph_metanetworks.zoo.plan import Range, ShardPlan
@@ -27,6 +27,7 @@ Maker = Callable[[Sequence[ShardPlan], Progress], Generator[tuple[int, Shard], N
 
 def fill(folder: Path, asked: Description, planner: Planner, maker: Maker, *, quiet: bool = False) -> None:
     """Make the zoo that was asked for, or what is missing of it."""
+    refuse_foreign(folder)
     with locked(folder):
         description = _agreed(folder, asked)
         _note_versions(folder, description, quiet)
@@ -82,10 +83,6 @@ def _is_planned(record: Record, shard: ShardPlan) -> bool:
 def _agreed(folder: Path, asked: Description) -> Description:
     """What is to be in the folder: what was asked for, or what is there already and more of it."""
     if not (folder / NAME).exists():
-        if read_manifest(folder):
-            raise ZooError(
-                f"{folder} has shards of a zoo, but {NAME} is missing: restore it, or build elsewhere."
-            )
         asked.save(folder)
         return asked
     there = Description.load(folder)
