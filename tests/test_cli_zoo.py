@@ -54,6 +54,8 @@ def test_options_of_the_recipe(zoo: Path) -> None:
         (["--checkpoints", "--steps", "1"], {"steps": 1, "checkpoints": True}),
         (["--no-checkpoints"], {"steps": 3, "checkpoints": False}),
         (["--checkpoints=True"], {"steps": 3, "checkpoints": True}),
+        (["--checkpoints", "false"], {"steps": 3, "checkpoints": False}),
+        (["--checkpoints", "yes"], {"steps": 3, "checkpoints": True}),
     ],
 )
 def test_ways_to_write_options(words: list[str], settings: dict, tmp_path: Path) -> None:
@@ -90,10 +92,24 @@ def test_help_lists_the_options_of_the_recipe() -> None:
         ),
         ([RECIPE, "stray"], "'stray' is not understood"),
         ([RECIPE, "--steps", "-1"], "steps must not be negative"),
+        ([RECIPE, "--steps", "abc"], "--steps must be a whole number, not 'abc'"),
+        ([RECIPE, "--steps", "1.5"], "--steps must be a whole number, not '1.5'"),
+        ([RECIPE, "--pause", "nan"], "--pause must be a number, not 'nan'"),
+        ([RECIPE, "--checkpoints", "maybe"], "--checkpoints must be true or false, not 'maybe'"),
+        ([RECIPE, "--steps"], "--steps needs a value, a whole number"),
+        ([RECIPE, "--no-steps"], "--no-steps is not understood: --steps is not true or false"),
+        (["sine-inrs", "--schedule", "linear"], "--schedule must be constant or cosine, not 'linear'"),
+        (["sine-inrs", "--steps", "0"], "steps must be at least 1, not 0"),
+        (["sine-inrs", "--points", "0"], "points and largest must be positive"),
+        (["sine-inrs", "--weight-decay", "-1"], "weight_decay cannot be negative"),
+        (["small-cnns", "--epochs", "0"], "epochs must be at least 1, not 0"),
+        (["small-cnns", "--batch-size", "0"], "batch_size must be at least 1, not 0"),
     ],
 )
 def test_mistakes(words: list[str], said: str, tmp_path: Path) -> None:
-    assert said in fails("build", *words, "--count", 3, "--out", tmp_path, "--workers", 1)
+    folder = tmp_path / "zoo"
+    assert said in fails("build", *words, "--count", 3, "--out", folder, "--workers", 1)
+    assert not folder.exists()  # nothing was begun
 
 
 def test_another_command_is_refused(zoo: Path) -> None:

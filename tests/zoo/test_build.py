@@ -188,6 +188,12 @@ def test_no_networks(tmp_path: Path) -> None:
         alone(Regressors(), 0, tmp_path)
 
 
+@pytest.mark.parametrize("option", ["workers", "shard_size"])
+def test_numbers_below_one(option: str, tmp_path: Path) -> None:
+    with pytest.raises(ZooError, match=f"{option} must be at least 1, not -1"):
+        build(Regressors(), 5, tmp_path, **{option: -1})
+
+
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ZooError, match="cannot write"):

@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -52,4 +53,22 @@ def test_a_recipe_that_fails(cluster: str, tmp_path: Path) -> None:
 def test_without_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ZooError, match=r"pip install 'graph_metanetworks\[ray\]'"):
-        build(Regressors(), 5, tmp_path, ray="auto", quiet=True)
+        build(Regressors(), 5, tmp_path / "zoo", ray="auto", quiet=True)
+    assert not (tmp_path / "zoo").exists()
+
+
+class Unreachable(ModuleType):
+    """Ray where no cluster answers."""
+
+    def is_initialized(self) -> bool:
+        return False
+
+    def init(self, **options: Any) -> None:
+        raise ConnectionError("nobody answers")
+
+
+def test_no_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", Unreachable("ray"))
+    with pytest.raises(ZooError, match="no Ray cluster at 'somewhere': nobody answers"):
+        build(Regressors(), 5, tmp_path / "zoo", ray="somewhere", quiet=True)
+    assert not (tmp_path / "zoo").exists()
