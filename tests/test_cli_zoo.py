@@ -144,6 +144,19 @@ def test_check(zoo: Path) -> None:
     weights.write_bytes(content)
 
 
+def test_check_names_shards_without_a_line(zoo: Path) -> None:
+    manifest = zoo / "manifest.jsonl"
+    content = manifest.read_bytes()
+    manifest.write_bytes(content.splitlines(keepends=True)[0])
+    assert "table-00001.parquet and weights-00001.safetensors have no line" in passes("check", zoo)
+    manifest.unlink()
+    said = fails("check", zoo)
+    assert "manifest.jsonl: lines are missing" in said and "weights-00000.safetensors" in said
+    command = ("build", RECIPE, "--steps", 4, "--count", 30, "--out", zoo, "--workers", 1)
+    assert "without a line in the manifest: 2; they are kept" in passes(*command)
+    assert manifest.read_bytes() == content
+
+
 def test_no_zoo(tmp_path: Path) -> None:
     for command in ("info", "check"):
         assert "there is no zoo in" in fails(command, tmp_path)

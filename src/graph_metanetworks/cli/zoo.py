@@ -149,6 +149,12 @@ def check(folder: Folder, debug: Debug = False) -> None:
                 "again: only what is damaged is rebuilt."
             )
         _print(f"all {report.shards:,} shards are whole: {report.networks:,} networks.", "green")
+        if report.unclaimed:
+            _print(
+                f"{' and '.join(report.unclaimed)} have no line in the manifest: a build is at work, or was "
+                "stopped. It keeps the shard if it is whole.",
+                "yellow",
+            )
         if report.unfinished:
             _print(f"{report.unfinished:,} networks are still to be built.", "yellow")
 

@@ -13,7 +13,7 @@ from graph_metanetworks.errors import ZooError
 from graph_metanetworks.zoo.cluster import connected, train_on_ray
 from graph_metanetworks.zoo.description import Description, as_json, versions
 from graph_metanetworks.zoo.fill import Maker, fill
-from graph_metanetworks.zoo.plan import plan, range_of
+from graph_metanetworks.zoo.plan import draw, plan, range_of
 from graph_metanetworks.zoo.recipe import Recipe
 from graph_metanetworks.zoo.registry import reference_of
 from graph_metanetworks.zoo.train import Job
@@ -62,7 +62,14 @@ def build(
     )
     job = Job(recipe, seed=seed, half=half, drop_diverged=drop_diverged)
     with _maker(job, workers, ray) as maker:
-        fill(Path(out), asked, lambda description: plan(recipe, seed, description.ranges), maker, quiet=quiet)
+        fill(
+            Path(out),
+            asked,
+            lambda description: plan(recipe, seed, description.ranges),
+            maker,
+            drawn=partial(draw, recipe, seed),
+            quiet=quiet,
+        )
     return Zoo.open(out, recipe=recipe)
 
 
