@@ -131,7 +131,44 @@ def test_info(zoo: Path, tmp_path: Path) -> None:
     known = json.loads(passes("info", zoo, "--json"))
     assert known["networks"] == known["wanted"] == 30 and known["settings"]["steps"] == 4
     assert "must end in" in fails("info", zoo, "--plot", "h.gif")
-    assert "there is no column 'psnr'" in fails("info", zoo, "--metric", "psnr")
+    for option in ("--metric", "--by"):
+        said = fails("info", zoo, option, "psnr")
+        assert "there is no column 'psnr'" in said and "seed" not in said
+
+
+def test_info_for_programs(zoo: Path, tmp_path: Path) -> None:
+    result = run("info", zoo, "--json", "--plot", tmp_path / "h.png")
+    spread = json.loads(result.stdout)["spread"]
+    assert (tmp_path / "h.png").exists()
+    families = Zoo.open(zoo).table["family"].to_pylist()
+    assert spread["metric"] == "test_accuracy" and spread["by"] == "family"
+    for family, group in spread["groups"].items():
+        assert group["networks"] == sum(group["counts"]) == families.count(family) > 0
+        assert len(group["counts"]) == len(spread["edges"]) - 1
+        assert group["min"] <= group["median"] <= group["max"]
+
+
+def test_info_counts_dropped_networks(tmp_path: Path) -> None:
+    command = ("build", RECIPE, "--count", 40, "--out", tmp_path, "--workers", 1, "--quiet")
+    passes(*command, "--drop-diverged")
+    known = json.loads(passes("info", tmp_path, "--json"))
+    assert known["dropped"] > 0 and known["networks"] + known["dropped"] == 40
+    text = passes("info", tmp_path)
+    assert f"{known['networks']} ({known['dropped']} more diverged and were dropped)" in text
+
+
+def test_info_fits_the_terminal(zoo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = passes("info", zoo).splitlines()[1:]  # the first is the folder
+    assert max(map(len, lines)) <= 80
+
+
+def test_info_without_a_usual_metric(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("graph_metanetworks.zoo.histogram.METRICS", ())
+    passes("build", RECIPE, "--count", 4, "--out", tmp_path, "--workers", 1, "--quiet")
+    assert "--metric shows the spread of one of index, family" in passes("info", tmp_path)
+    assert json.loads(passes("info", tmp_path, "--json"))["spread"] is None
+    assert "nothing to draw" in fails("info", tmp_path, "--plot", tmp_path / "h.png")
 
 
 def test_check(zoo: Path) -> None:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict, dataclass
+from textwrap import fill
 from typing import Any
 
 import pyarrow.compute as pc
 
+from graph_metanetworks.table import WIDTH
 from graph_metanetworks.zoo.zoo import Zoo
+
+CHECKSUM = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
 
 
 @dataclass(frozen=True)
@@ -20,6 +25,7 @@ class Overview:
     networks: int
     wanted: int
     diverged: int
+    dropped: int  # diverged too, and left out
     shards: int
     bytes: int
     fewest_weights: int
@@ -32,23 +38,27 @@ class Overview:
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
 
-    def text(self) -> str:
+    def text(self, width: int = WIDTH) -> str:
         sizes = f"{self.fewest_weights:,} to {self.most_weights:,}"
-        networks = (
-            f"{self.networks:,}" if self.networks == self.wanted else f"{self.networks:,} of {self.wanted:,}"
-        )
         precision = ", weights in half precision" if self.half else ""
         lines = {
             "recipe": self.recipe,
-            "networks": f"{networks} ({self.diverged:,} diverged)",
+            "networks": self._networks(),
             "weights": f"{sizes} numbers per network, buffers included",
             "on disk": f"{self.bytes / 1e6:,.1f} MB in {self.shards:,} shards{precision}",
             "seed": str(self.seed),
             **_flat(self.settings),
             "made with": ", ".join(f"{name} {number}" for name, number in self.versions.items()),
         }
-        width = max(map(len, lines))
-        return "\n".join([self.folder, *(f"  {name:{width}}  {text}" for name, text in lines.items())])
+        names = max(map(len, lines))
+        return "\n".join([self.folder, *(_line(name, text, names, width) for name, text in lines.items())])
+
+    def _networks(self) -> str:
+        finished = self.networks + self.dropped == self.wanted
+        there = f"{self.networks:,}" if finished else f"{self.networks:,} of {self.wanted:,}"
+        if self.dropped:
+            return f"{there} ({self.dropped:,} more diverged and were dropped)"
+        return f"{there} ({self.diverged:,} diverged)"
 
 
 def overview(zoo: Zoo) -> Overview:
@@ -63,6 +73,7 @@ def overview(zoo: Zoo) -> Overview:
         networks=len(zoo),
         wanted=description.count,
         diverged=diverged,
+        dropped=zoo.num_dropped,
         shards=zoo.num_shards,
         bytes=zoo.num_bytes,
         fewest_weights=min(sizes, default=0),
@@ -71,6 +82,19 @@ def overview(zoo: Zoo) -> Overview:
         half=description.half,
         settings=description.settings,
         versions=description.versions or {},
+    )
+
+
+def _line(name: str, text: str, names: int, width: int) -> str:
+    """A name and its text, which goes on below itself where it is too long."""
+    short = CHECKSUM.sub(r"\1…", text)
+    return fill(
+        short,
+        width,
+        initial_indent=f"  {name:{names}}  ",
+        subsequent_indent=" " * (names + 4),
+        break_long_words=False,
+        break_on_hyphens=False,
     )
 
 

@@ -81,6 +81,11 @@ class Zoo(Sequence["ZooNetwork"]):
         return len(self._store.records)
 
     @property
+    def num_dropped(self) -> int:
+        """Networks that diverged and were left out of the whole zoo."""
+        return sum(record.dropped for record in self._store.records)
+
+    @property
     def num_bytes(self) -> int:
         """Size on disk of the whole zoo."""
         return sum(record.weights_bytes + record.table_bytes for record in self._store.records)
