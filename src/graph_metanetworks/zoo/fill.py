@@ -114,8 +114,9 @@ def _found(
 def _agreed(folder: Path, asked: Description) -> Description:
     """What is to be in the folder: what was asked for, or what is there already and more of it."""
     if not (folder / NAME).exists():
-        asked.save(folder)
-        return asked
+        dated = asked.dated()
+        dated.save(folder)
+        return dated
     there = Description.load(folder)
     different = there.differences(asked)
     if asked.count < there.count:

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow.compute as pc
 
 from graph_metanetworks.table import WIDTH
+from graph_metanetworks.zoo.description import flat
 from graph_metanetworks.zoo.zoo import Zoo
 
 CHECKSUM = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
@@ -34,6 +35,7 @@ class Overview:
     half: bool
     settings: dict[str, Any]
     versions: dict[str, str]
+    created: str | None = None
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -47,7 +49,8 @@ class Overview:
             "weights": f"{sizes} numbers per network, buffers included",
             "on disk": f"{self.bytes / 1e6:,.1f} MB in {self.shards:,} shards{precision}",
             "seed": str(self.seed),
-            **_flat(self.settings),
+            **{name: _as_text(value) for name, value in flat(self.settings).items()},
+            **({"made on": self.created} if self.created else {}),
             "made with": ", ".join(f"{name} {number}" for name, number in self.versions.items()),
         }
         names = max(map(len, lines))
@@ -82,7 +85,12 @@ def overview(zoo: Zoo) -> Overview:
         half=description.half,
         settings=description.settings,
         versions=description.versions or {},
+        created=description.created,
     )
+
+
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _line(name: str, text: str, names: int, width: int) -> str:
@@ -96,18 +104,3 @@ def _line(name: str, text: str, names: int, width: int) -> str:
         break_long_words=False,
         break_on_hyphens=False,
     )
-
-
-def _flat(settings: dict[str, Any], before: str = "") -> dict[str, str]:
-    """Settings as lines of text.
-
-    >>> _flat({"data": {"name": "digits", "size": [8, 8]}, "steps": 3})
-    {'data.name': 'digits', 'data.size': '[8, 8]', 'steps': '3'}
-    """
-    lines: dict[str, str] = {}
-    for name, value in settings.items():
-        if isinstance(value, dict):
-            lines |= _flat(value, f"{before}{name}.")
-        else:
-            lines[before + name] = value if isinstance(value, str) else json.dumps(value)
-    return lines
