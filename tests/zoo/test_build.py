@@ -156,6 +156,18 @@ def test_the_same_folder_of_images_by_another_path_is_the_same_data(tmp_path: Pa
         alone(OfImages("mnist"), 20, tmp_path)
 
 
+class Seeded(Regressors):
+    def settings(self) -> dict:
+        return {"seed": 5}
+
+
+def test_a_setting_called_as_an_option_of_the_command_hides_nothing(tmp_path: Path) -> None:
+    recipe = Seeded()
+    alone(recipe, 10, tmp_path)
+    with pytest.raises(ZooError, match="seed: 0, not 1"):
+        alone(recipe, 10, tmp_path, seed=1)
+
+
 def test_folders_without_a_checksum_may_differ(tmp_path: Path) -> None:
     alone(OfImages("folder:images", None), 10, tmp_path)
     with pytest.raises(ZooError, match=r"data.name: 'folder:images', not 'folder:other'"):

@@ -269,69 +269,6 @@ def test_a_damaged_line_of_the_manifest(zoo: Path, undisturbed: Path) -> None:
     assert contents(zoo) == contents(undisturbed)
 
 
-def cut(lines: int) -> Callable[[Path], None]:
-    """Cut the manifest after some lines."""
-
-    def damage(path: Path) -> None:
-        path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:lines]))
-
-    return damage
-
-
-def modified(zoo: Path) -> dict[str, int]:
-    return {path.name: path.stat().st_mtime_ns for path in zoo.glob("*-0*")}
-
-
-@pytest.mark.parametrize("damage", [Path.unlink, cut(0), cut(2), flip_a_bit])
-def test_a_manifest_that_was_lost_or_cut_costs_nothing(
-    damage: Callable[[Path], None], zoo: Path, undisturbed: Path
-) -> None:
-    before = modified(zoo)
-    damage(zoo / "manifest.jsonl")
-    report = check(zoo)
-    assert report.problems and report.unclaimed and report.unfinished
-    assert any("table-00007.parquet" in problem for problem in report.problems) or damage is flip_a_bit
-    make(zoo)
-    assert contents(zoo) == contents(undisturbed)
-    assert modified(zoo) == before  # nothing was trained again
-
-
-def test_dropped_networks_and_a_lost_manifest(tmp_path: Path) -> None:
-    make(tmp_path, drop_diverged=True)
-    before, files = modified(tmp_path), contents(tmp_path)
-    (tmp_path / "manifest.jsonl").unlink()
-    make(tmp_path, drop_diverged=True)
-    assert modified(tmp_path) == before and contents(tmp_path) == files
-
-
-def test_one_shard_without_a_line_is_what_a_stopped_build_leaves(zoo: Path) -> None:
-    cut(7)(zoo / "manifest.jsonl")
-    report = check(zoo)
-    assert not report.problems
-    assert report.unclaimed == ("table-00007.parquet", "weights-00007.safetensors")
-
-
-@pytest.mark.parametrize("name", ["weights-00003.safetensors", "table-00003.parquet"])
-@pytest.mark.parametrize("damage", ["truncate", "remove", "exchange"])
-def test_a_shard_without_a_line_that_is_not_whole_is_made_again(
-    name: str, damage: str, zoo: Path, undisturbed: Path
-) -> None:
-    before = modified(zoo)
-    (zoo / "manifest.jsonl").unlink()
-    damages = {"truncate": truncate, "remove": Path.unlink, "exchange": exchange}
-    damages[damage](zoo / name)
-    make(zoo)
-    assert contents(zoo) == contents(undisturbed)
-    made = {file for file, time in modified(zoo).items() if before[file] != time}
-    assert made == {"weights-00003.safetensors", "table-00003.parquet"}
-
-
-def exchange(path: Path) -> None:
-    """Put the same file of another shard there."""
-    other = "00006" if path.name.startswith("table") else "00007"  # of another size
-    shutil.copy(path.with_name(path.name.replace("00003", other)), path)
-
-
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b"\xff\xfe", b'{"seed": 1}'])
 def test_a_damaged_description(content: bytes, zoo: Path) -> None:
     (zoo / "zoo.json").write_bytes(content)
@@ -351,34 +288,6 @@ def test_shards_without_a_description(zoo: Path) -> None:
     (zoo / "zoo.json").unlink()
     with pytest.raises(ZooError, match=r"zoo.json is missing"):
         make(zoo)
-
-
-# folders that hold something else
-
-
-def test_a_folder_that_is_no_zoo_is_refused_and_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "thesis.txt").write_text("years of work")
-    (tmp_path / "draft.tmp").write_text("and more")
-    with pytest.raises(
-        ZooError, match=r"is not empty and no zoo: it has draft.tmp and 1 more, but no zoo.json"
-    ):
-        make(tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == {"thesis.txt", "draft.tmp"}
-
-
-def test_only_temporary_files_of_our_own_are_removed(zoo: Path) -> None:
-    theirs, ours = ("draft.tmp", "weights-1.safetensors.tmp"), ("zoo.json.tmp", "table-00003.parquet.tmp")
-    for name in (*theirs, *ours):
-        (zoo / name).touch()
-    make(zoo)
-    assert {path.name for path in zoo.glob("*.tmp")} == set(theirs)
-
-
-def test_a_build_killed_at_its_first_moment_goes_on(tmp_path: Path, undisturbed: Path) -> None:
-    for name in (".lock", "zoo.json.tmp"):
-        (tmp_path / name).touch()
-    make(tmp_path)
-    assert contents(tmp_path) == contents(undisturbed)
 
 
 # two processes

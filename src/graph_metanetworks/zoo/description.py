@@ -70,13 +70,8 @@ class Description:
     def differences(self, other: Description) -> list[str]:
         """In what another command would make another zoo."""
         ours, theirs = ({name: getattr(one, name) for name in FIXED} for one in (self, other))
-        if self.recipe == other.recipe:
-            ours, theirs = ours | flat(self.settings), theirs | flat(other.settings)
-        names = [name for name in ours | theirs if ours.get(name) != theirs.get(name)]
-        checksums = [name for name in ours if name.endswith("checksum")]
-        if checksums and not set(checksums) & set(names):
-            names = [name for name in names if not _are_folders(ours.get(name), theirs.get(name))]
-        return [f"{name}: {_shown(ours, name)}, not {_shown(theirs, name)}" for name in names]
+        settings = _differences(flat(self.settings), flat(other.settings))
+        return _differences(ours, theirs) + (settings if self.recipe == other.recipe else [])
 
     def dated(self) -> Description:
         return replace(self, created=datetime.now().astimezone().isoformat(timespec="seconds"))
@@ -118,6 +113,14 @@ def flat(settings: dict[str, Any], before: str = "") -> dict[str, Any]:
     for name, value in settings.items():
         values |= flat(value, f"{before}{name}.") if isinstance(value, dict) else {before + name: value}
     return values
+
+
+def _differences(ours: dict[str, Any], theirs: dict[str, Any]) -> list[str]:
+    names = [name for name in ours | theirs if ours.get(name) != theirs.get(name)]
+    checksums = {name for name in ours if name.endswith("checksum")}
+    if checksums and not checksums & set(names):
+        names = [name for name in names if not _are_folders(ours.get(name), theirs.get(name))]
+    return [f"{name}: {_shown(ours, name)}, not {_shown(theirs, name)}" for name in names]
 
 
 def _are_folders(ours: Any, theirs: Any) -> bool:
