@@ -217,6 +217,11 @@ class Forgetful(Regressors):
         return []
 
 
+def test_a_recipe_that_fails_in_this_process(tmp_path: Path) -> None:
+    with pytest.raises(ZooError, match=r"(?s)training shard 0 failed.*the loss has no gradient.*goes on"):
+        alone(Failing(), 5, tmp_path)
+
+
 def test_a_recipe_must_return_all_networks(tmp_path: Path) -> None:
     with pytest.raises(ZooError, match=r"Forgetful.train was given \d networks and returned 0"):
         alone(Forgetful(), 5, tmp_path)
@@ -277,6 +282,17 @@ def test_other_versions_are_noted(tmp_path: Path, capsys: pytest.CaptureFixture[
     Description(**(vars(there) | {"versions": there.versions | {"torch": "1.0"}})).save(tmp_path)
     build(Regressors(), 5, tmp_path, workers=1)
     assert "was begun with torch 1.0, now" in " ".join(capsys.readouterr().err.split())
+
+
+def test_another_size_of_shards_is_noted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    resumed = partial(build, Regressors(), 20, tmp_path, workers=1)
+    resumed(shard_size=8)
+    resumed(shard_size=8)
+    resumed()
+    assert "was begun with" not in capsys.readouterr().err
+    resumed(shard_size=4)
+    said = "was begun with shards of 8 networks, and keeps them: shards of 4 are for networks that are added"
+    assert said in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_zoo_is_opened_with_the_recipe_that_built_it(tmp_path: Path) -> None:

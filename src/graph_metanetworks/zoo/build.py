@@ -68,6 +68,7 @@ def build(
             lambda description: plan(recipe, seed, description.ranges),
             maker,
             drawn=partial(draw, recipe, seed),
+            shard_size=shard_size,
             quiet=quiet,
         )
     return Zoo.open(out, recipe=recipe)

@@ -35,6 +35,7 @@ def fill(
     maker: Maker,
     *,
     drawn: Drawn | None = None,
+    shard_size: int | None = None,
     quiet: bool = False,
 ) -> None:
     """Make the zoo that was asked for, or what is missing of it.
@@ -42,11 +43,14 @@ def fill(
     Args:
         drawn: configs of networks, by which shards are known again whose lines in the manifest were lost;
             without, they are made again.
+        shard_size: the size of shards, if the user named one.
     """
     refuse_foreign(folder)
     with locked(folder):
         description = _agreed(folder, asked)
-        _note_versions(folder, description, quiet)
+        if not quiet:
+            _note_versions(folder, description)
+            _note_shard_size(folder, description, shard_size)
         remove_temporaries(folder)
         shards = planner(description)
         finished = _finished(folder, shards)
@@ -133,11 +137,20 @@ def _agreed(folder: Path, asked: Description) -> Description:
     return there
 
 
-def _note_versions(folder: Path, description: Description, quiet: bool) -> None:
+def _note_versions(folder: Path, description: Description) -> None:
     before, now = description.versions or {}, versions()
     changed = [f"{name} {before[name]}, now {now[name]}" for name in before if before[name] != now.get(name)]
-    if changed and not quiet:
+    if changed:
         _note(f"{folder} was begun with {'; '.join(changed)}: new shards may differ in the last bits.")
+
+
+def _note_shard_size(folder: Path, description: Description, asked: int | None) -> None:
+    others = sorted({one.shard_size for one in description.ranges} - {asked})
+    if asked is not None and others:
+        _note(
+            f"{folder} was begun with shards of {' and '.join(map(str, others))} networks, and keeps them: "
+            f"shards of {asked} are for networks that are added."
+        )
 
 
 def _note(text: str) -> None:
