@@ -81,8 +81,8 @@ def build(
     `gmn zoo build RECIPE --help` lists them.
     """
     with friendly_errors(debug=debug):
-        options = parse_options(context.args, recipe_class(recipe), recipe)
-        try:
+        try:  # reading the data of a recipe can take long too
+            options = parse_options(context.args, recipe_class(recipe), recipe)
             zoo = build_zoo(
                 make_recipe(recipe, options),
                 count,
