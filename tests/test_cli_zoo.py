@@ -112,12 +112,9 @@ def test_mistakes(words: list[str], said: str, tmp_path: Path) -> None:
     assert not folder.exists()  # nothing was begun
 
 
-def test_ctrl_c_before_anything_was_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stop(*args: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("graph_metanetworks.cli.zoo.parse_options", stop)
-    result = run("build", RECIPE, "--count", 3, "--out", tmp_path / "zoo")
+def test_ctrl_c_before_anything_was_made(tmp_path: Path) -> None:
+    (tmp_path / "stopped.py").write_text("raise KeyboardInterrupt  # while it is imported\n")
+    result = run("build", tmp_path / "stopped.py:Mine", "--count", 3, "--out", tmp_path / "zoo")
     assert result.exit_code == 130 and "stopped; 0 of 3 networks are finished" in result.output
 
 

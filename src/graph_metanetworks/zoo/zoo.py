@@ -149,7 +149,7 @@ class ZooNetwork:
 
     @property
     def index(self) -> int:
-        """Its number among all networks of the recipe: with the seed of the zoo it decides the network."""
+        """Its number among all networks of the recipe: with the seed of the zoo it decides what is drawn."""
         return self._place.index
 
     @property
