@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from graph_metanetworks.zoo import build, progress
-from graph_metanetworks.zoo.progress import Display
+from graph_metanetworks.zoo.progress import Display, Pace
 from zoo_recipes import Regressors
 
 
@@ -48,6 +48,25 @@ def test_the_bar_names_its_numbers(
         display.finished(1, 1)
     shown = capsys.readouterr().err
     assert "3/4" in shown and re.search(r"\d/s took 0:00:\d\d left 0:00:\d\d", shown)
+
+
+def test_time_without_news_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(progress, "monotonic", lambda: clock[0])
+    pace = Pace(100, 20)
+    assert pace.texts() == ["took 0:00:00"]
+    clock[0] = 20.0
+    pace.reach(60)  # the first news, after a long time
+    assert pace.texts() == ["2.0/s", "took 0:00:20", "left 0:00:20"]
+    clock[0] = 80.0
+    assert pace.texts() == ["30.0/min", "took 0:01:20", "left 0:01:20"]
+    clock[0] = 1000.0
+    pace.reach(80)
+    clock[0] = 1010.0
+    pace.reach(90)
+    assert (
+        pace.texts()[0] == "1.8/min"
+    )  # 30 networks in the 990 seconds since the last news before the window
 
 
 def test_quiet(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from datetime import timedelta
 from time import monotonic
 from types import TracebackType
@@ -16,6 +17,34 @@ WINDOW = 600.0  # seconds over which the speed is measured: shards of different 
 BETWEEN = 30.0  # seconds between two lines, where there is no terminal for a bar
 
 
+class Pace:
+    """How fast networks are made. Time without news counts too: shards of a cluster come rarely."""
+
+    def __init__(self, total: int, done: float) -> None:
+        self.total, self.done = total, done
+        self.began = monotonic()
+        self._moments = deque([(self.began, done)])
+
+    def reach(self, done: float) -> None:
+        now, self.done = monotonic(), done
+        self._moments.append((now, done))
+        while len(self._moments) > 2 and self._moments[1][0] < now - WINDOW:
+            self._moments.popleft()
+
+    def texts(self) -> list[str]:
+        """Networks per second, or per minute where they take long; time taken; time left, if it is known."""
+        now = monotonic()
+        time, done = self._moments[0]
+        speed = (self.done - done) / max(now - time, 1e-9)
+        taken, left = now - self.began, (self.total - self.done) / speed if speed > 0 else 0
+        rate = f"{speed:.1f}/s" if speed >= 1 else f"{speed * 60:.1f}/min"
+        return [
+            *([rate] if speed > 0 else []),
+            f"took {timedelta(seconds=round(taken))}",
+            *([f"left {timedelta(seconds=round(left))}"] if left else []),
+        ]
+
+
 class Display:
     """A progress bar over all networks of a zoo, or a line now and then; `quiet` shows nothing."""
 
@@ -23,14 +52,13 @@ class Display:
         self._console = Console(stderr=True, highlight=False)
         bar = self._console.is_interactive or self._console.is_jupyter
         self._lines = not (bar or quiet)
-        self._next_line = monotonic() + BETWEEN
+        self._pace = Pace(total, finished)
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=None),
             MofNCompleteColumn(),
-            _Speed(table_column=Column(no_wrap=True)),
+            _PaceColumn(self._pace),
             console=self._console,
-            speed_estimate_period=WINDOW,
             disable=quiet or not bar,
             expand=True,
         )
@@ -59,32 +87,22 @@ class Display:
         self._show()
 
     def _show(self) -> None:
-        done = self._finished + sum(self._partly.values())
-        self._progress.update(self._task, completed=int(done))
+        self._pace.reach(self._finished + sum(self._partly.values()))
+        self._progress.update(self._task, completed=int(self._pace.done))
         if monotonic() >= self._next_line:
             self._print_line()
 
     def _print_line(self) -> None:
-        if not self._lines:
-            return
-        task = self._progress.tasks[0]
-        parts = (f"{int(task.completed):,} of {int(task.total or 0):,} networks", *speed(task))
-        self._console.print(", ".join(parts), soft_wrap=True)
         self._next_line = monotonic() + BETWEEN
+        if self._lines:
+            done = f"{int(self._pace.done):,} of {self._pace.total:,} networks"
+            self._console.print(", ".join([done, *self._pace.texts()]), soft_wrap=True)
 
 
-class _Speed(ProgressColumn):
+class _PaceColumn(ProgressColumn):
+    def __init__(self, pace: Pace) -> None:
+        super().__init__(table_column=Column(no_wrap=True))
+        self._pace = pace
+
     def render(self, task: Task) -> Text:
-        return Text(" ".join(speed(task)))
-
-
-def speed(task: Task) -> list[str]:
-    """Networks per second, or per minute where they take long; time taken; time left, once it is known."""
-    per_second = task.finished_speed or task.speed
-    parts = []
-    if per_second:
-        parts.append(f"{per_second:.1f}/s" if per_second >= 1 else f"{per_second * 60:.1f}/min")
-    parts.append(f"took {timedelta(seconds=int(task.finished_time or task.elapsed or 0))}")
-    if task.time_remaining and not task.finished:
-        parts.append(f"left {timedelta(seconds=int(task.time_remaining))}")
-    return parts
+        return Text(" ".join(self._pace.texts()))
