@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -12,8 +13,11 @@ from pathlib import Path
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """The files of a finished zoo. The lock is no part of it."""
-    return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.name != ".lock"}
+    """The files of a finished zoo. The lock is no part of it, and neither is its date."""
+    files = {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.name != ".lock"}
+    description = json.loads(files["zoo.json"])
+    rest = {name: value for name, value in description.items() if name not in ("created", "checksum")}
+    return files | {"zoo.json": json.dumps(rest).encode()}
 
 
 def fork(work: Callable[[], object]) -> int:

@@ -1,14 +1,17 @@
 """Builds: the same bits however they are made, growing, what is refused, what fails."""
 
+import json
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 
+import graph_metanetworks as gmn
 from graph_metanetworks.errors import ZooError
-from graph_metanetworks.zoo import Zoo, build
+from graph_metanetworks.zoo import Zoo, build, checksum
 from graph_metanetworks.zoo.description import Description
 from graph_metanetworks.zoo.plan import draw
 from graph_metanetworks.zoo.recipe import Trained, network_seed
@@ -152,6 +155,73 @@ def test_another_command_is_refused(change: dict, said: str, tmp_path: Path) -> 
     assert contents(tmp_path) == before
 
 
+class OfImages(Regressors):
+    """A recipe that says of its data what recipes for images say."""
+
+    def __init__(self, name: str, digest: str | None = 64 * "a") -> None:
+        super().__init__()
+        known = {"checksum": digest} if digest else {}
+        self.data = {"name": name, **known, "classes": [str(n) for n in range(100)]}
+
+    def settings(self) -> dict:
+        return {"steps": 3, "checkpoints": False, "data": self.data}
+
+
+def test_only_what_differs_is_named(tmp_path: Path) -> None:
+    alone(OfImages("folder:images"), 10, tmp_path)
+    with pytest.raises(ZooError) as refused:
+        alone(OfImages("folder:images", 64 * "b"), 10, tmp_path)
+    assert str(refused.value).count("\n  ") == 1
+    assert f"data.checksum: {64 * 'a'!r}, not {64 * 'b'!r}" in str(refused.value)
+
+
+def test_the_same_folder_of_images_by_another_path_is_the_same_data(tmp_path: Path) -> None:
+    alone(OfImages("folder:images"), 10, tmp_path)
+    assert len(alone(OfImages("folder:/home/me/images"), 20, tmp_path)) == 20
+    with pytest.raises(ZooError, match=r"data.name: 'folder:images', not 'folder:other'"):
+        alone(OfImages("folder:other", 64 * "b"), 20, tmp_path)
+    with pytest.raises(
+        ZooError, match=r"data.name: 'folder:images', not 'mnist'"
+    ):  # it may augment otherwise
+        alone(OfImages("mnist"), 20, tmp_path)
+
+
+class Seeded(Regressors):
+    def settings(self) -> dict:
+        return {"seed": 5}
+
+
+def test_a_setting_called_as_an_option_of_the_command_hides_nothing(tmp_path: Path) -> None:
+    recipe = Seeded()
+    alone(recipe, 10, tmp_path)
+    with pytest.raises(ZooError, match="seed: 0, not 1"):
+        alone(recipe, 10, tmp_path, seed=1)
+
+
+def test_folders_without_a_checksum_may_differ(tmp_path: Path) -> None:
+    alone(OfImages("folder:images", None), 10, tmp_path)
+    with pytest.raises(ZooError, match=r"data.name: 'folder:images', not 'folder:other'"):
+        alone(OfImages("folder:other", None), 10, tmp_path)
+
+
+def test_where_a_zoo_came_from(tmp_path: Path) -> None:
+    alone(Regressors(), 5, tmp_path)
+    there = Description.load(tmp_path)
+    assert there.versions and there.versions["graph_metanetworks"] == gmn.__version__
+    assert there.created and datetime.fromisoformat(there.created) <= datetime.now().astimezone()
+    alone(Regressors(), 9, tmp_path)  # later, and still the same zoo
+    assert Description.load(tmp_path).created == there.created
+
+
+def test_zoos_without_a_date_are_read(tmp_path: Path) -> None:
+    alone(Regressors(), 5, tmp_path)
+    file = tmp_path / "zoo.json"
+    content = json.loads(file.read_text())
+    del content["created"], content["checksum"]
+    file.write_text(json.dumps(checksum.sealed(content)))
+    assert len(alone(Regressors(), 5, tmp_path)) == 5
+
+
 class OtherShapes(Regressors):
     def draw(self, generator: torch.Generator) -> Config:
         return Config("shallow", (5,), 0.0)
@@ -175,6 +245,11 @@ class Forgetful(Regressors):
         self, configs: Sequence[Config], seeds: Sequence[int], progress: Callable[[float], None]
     ) -> list[Trained]:
         return []
+
+
+def test_a_recipe_that_fails_in_this_process(tmp_path: Path) -> None:
+    with pytest.raises(ZooError, match=r"(?s)training shard 0 failed.*the loss has no gradient.*goes on"):
+        alone(Failing(), 5, tmp_path)
 
 
 def test_a_recipe_must_return_all_networks(tmp_path: Path) -> None:
@@ -218,6 +293,12 @@ def test_no_networks(tmp_path: Path) -> None:
         alone(Regressors(), 0, tmp_path)
 
 
+@pytest.mark.parametrize("option", ["workers", "shard_size"])
+def test_numbers_below_one(option: str, tmp_path: Path) -> None:
+    with pytest.raises(ZooError, match=f"{option} must be at least 1, not -1"):
+        build(Regressors(), 5, tmp_path, **{option: -1})
+
+
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ZooError, match="cannot write"):
@@ -231,6 +312,17 @@ def test_other_versions_are_noted(tmp_path: Path, capsys: pytest.CaptureFixture[
     Description(**(vars(there) | {"versions": there.versions | {"torch": "1.0"}})).save(tmp_path)
     build(Regressors(), 5, tmp_path, workers=1)
     assert "was begun with torch 1.0, now" in " ".join(capsys.readouterr().err.split())
+
+
+def test_another_size_of_shards_is_noted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    resumed = partial(build, Regressors(), 20, tmp_path, workers=1)
+    resumed(shard_size=8)
+    resumed(shard_size=8)
+    resumed()
+    assert "was begun with" not in capsys.readouterr().err
+    resumed(shard_size=4)
+    said = "was begun with shards of 8 networks, and keeps them: shards of 4 are for networks that are added"
+    assert said in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_zoo_is_opened_with_the_recipe_that_built_it(tmp_path: Path) -> None:

@@ -54,3 +54,10 @@ def test_pictures(suffix: str, tmp_path: Path) -> None:
     assert drawn.stat().st_size > 1000
     if suffix == "svg":
         assert "a (2)" in drawn.read_text() and "test accuracy" in drawn.read_text()
+
+
+def test_bars_are_as_fine_as_there_is_room() -> None:
+    table = pa.table({"loss": [0.0, 1.0, float("nan")], "family": ["a", "a", "a"]})
+    for width in (70, 80, 100):
+        assert len(histogram(table).text(width).splitlines()[1]) <= width
+    assert "not finite" in histogram(table).text() and "not finite" not in histogram(table[:2]).text()

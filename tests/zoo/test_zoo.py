@@ -113,6 +113,14 @@ def test_splits(zoo: Zoo) -> None:
         zoo.split([0.6, 0.6])
     with pytest.raises(ZooError, match="cannot be negative"):
         zoo.split([-1])
+    with pytest.raises(ZooError, match=r"split takes a list of parts, such as \[0.8, 0.2\], not 0.5"):
+        zoo.split(0.5)  # pyright: ignore[reportArgumentType]
+
+
+def test_conditions_on_what_is_not_there(zoo: Zoo) -> None:
+    for condition in (pc.field("nope") > 1, pc.field("family") > 1, pc.field("rate")):
+        with pytest.raises(ZooError, match=r"is no condition for this zoo: .* The columns are index, family"):
+            zoo.filter(condition)
 
 
 def test_opening_reads_neither_weights_nor_tables(zoo: Zoo, tmp_path: Path) -> None:

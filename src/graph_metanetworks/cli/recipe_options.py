@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import inspect
-import types
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, get_type_hints
 
-from graph_metanetworks.cli.target import parse_literal
+from graph_metanetworks.cli.typed_value import expected, members, typed_value
 from graph_metanetworks.errors import ZooError
 from graph_metanetworks.table import Table
 from graph_metanetworks.zoo.recipe import Recipe
@@ -20,7 +18,7 @@ Options = Mapping[str, inspect.Parameter]
 def parse_options(words: Sequence[str], kind: type[Recipe[Any]], reference: str) -> dict[str, Any]:
     """Options from what is left of a command line: `--steps 300`, `--steps=300`, `--flip`, `--no-flip`."""
     known = options_of(kind)
-    types_of = get_type_hints(kind.__init__)
+    types_of = {name: _type(option) for name, option in known.items()} | get_type_hints(kind.__init__)
     values: dict[str, Any] = {}
     waiting = list(reversed(words))
     while waiting:
@@ -30,21 +28,21 @@ def parse_options(words: Sequence[str], kind: type[Recipe[Any]], reference: str)
         if not word.startswith("--"):
             raise ZooError(f"'{word}' is not understood: options of a recipe are written --name value.")
         if name.startswith("no_") and name not in known and not equals:
-            values[_known(name.removeprefix("no_"), known, reference)] = False
+            name = _known(name.removeprefix("no_"), known, reference)
+            values[name] = _flag(False, word, types_of[name])
             continue
-        _known(name, known, reference)
+        option_type = types_of[_known(name, known, reference)]
         if not equals and (not waiting or waiting[-1].startswith("--")):
-            values[name] = True
+            values[name] = _flag(True, word, option_type)
             continue
-        values[name] = _value(text if equals else waiting.pop(), types_of.get(name))
+        values[name] = _value(_written(name), text if equals else waiting.pop(), option_type)
     return values
 
 
 def options_text(kind: type[Recipe[Any]], reference: str) -> str:
     """The options of a recipe as a table."""
     rows = [
-        (f"--{name.replace('_', '-')}", _type_name(option), _default(option))
-        for name, option in options_of(kind).items()
+        (_written(name), _type_name(option), _default(option)) for name, option in options_of(kind).items()
     ]
     if not rows:
         return f"{reference} has no options of its own."
@@ -53,21 +51,38 @@ def options_text(kind: type[Recipe[Any]], reference: str) -> str:
 
 def _known(name: str, known: Options, reference: str) -> str:
     if name not in known:
-        choices = ", ".join(f"--{choice.replace('_', '-')}" for choice in known) or "none"
+        choices = ", ".join(map(_written, known)) or "none"
         raise ZooError(
-            f"neither gmn zoo build nor {reference} has an option --{name.replace('_', '-')}. The options of "
+            f"neither gmn zoo build nor {reference} has an option {_written(name)}. The options of "
             f"{reference} are: {choices}; `gmn zoo build --help` lists the others."
         )
     return name
 
 
-def _value(text: str, kind: Any) -> Any:
-    kinds = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
-    if Path in kinds:
-        return Path(text)
-    if str in kinds and not (type(None) in kinds and text == "None"):
-        return text
-    return parse_literal(text)
+def _flag(value: bool, word: str, kind: Any) -> bool:
+    """Only what is true or false can be said without a value."""
+    if bool in members(kind):
+        return value
+    if value:
+        raise ZooError(f"{word} needs a value, {expected(kind)}: write {word} VALUE or {word}=VALUE.")
+    option = f"--{word.removeprefix('--no-')}"
+    raise ZooError(f"{word} is not understood: {option} is not true or false, but {expected(kind)}.")
+
+
+def _value(option: str, text: str, kind: Any) -> Any:
+    try:
+        return typed_value(text, kind)
+    except ValueError as error:
+        raise ZooError(f"{option} must be {error}, not '{text}'.") from None
+
+
+def _type(option: inspect.Parameter) -> Any:
+    """The type of an option without annotation: anything, unless its default says that it is a flag."""
+    return bool if isinstance(option.default, bool) else Any
+
+
+def _written(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def _type_name(option: inspect.Parameter) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -14,9 +15,10 @@ from graph_metanetworks.cli.friendly import friendly_errors
 from graph_metanetworks.cli.recipe_options import options_text, parse_options
 from graph_metanetworks.errors import ZooError
 from graph_metanetworks.plot.canvas import check_suffix
+from graph_metanetworks.table import WIDTH
 from graph_metanetworks.zoo.build import build as build_zoo
 from graph_metanetworks.zoo.check import check as check_zoo
-from graph_metanetworks.zoo.histogram import histogram
+from graph_metanetworks.zoo.histogram import Histogram, has_usual_metric, histogram
 from graph_metanetworks.zoo.imported.small_cnns import import_small_cnns
 from graph_metanetworks.zoo.manifest import read_manifest
 from graph_metanetworks.zoo.overview import overview
@@ -79,8 +81,8 @@ def build(
     `gmn zoo build RECIPE --help` lists them.
     """
     with friendly_errors(debug=debug):
-        options = parse_options(context.args, recipe_class(recipe), recipe)
-        try:
+        try:  # reading the data of a recipe can take long too
+            options = parse_options(context.args, recipe_class(recipe), recipe)
             zoo = build_zoo(
                 make_recipe(recipe, options),
                 count,
@@ -116,7 +118,7 @@ def info(
     plot: Annotated[
         Path | None, typer.Option(help="Draw the histogram to a .png, .svg or .pdf file.")
     ] = None,
-    json_output: Annotated[bool, typer.Option("--json", help="Print what there is to know as JSON.")] = False,
+    json_output: Annotated[bool, typer.Option("--json", help="Print the same as JSON.")] = False,
     debug: Debug = False,
 ) -> None:
     """Show what is in a zoo: counts, spread of accuracies, sizes, where it came from."""
@@ -124,16 +126,30 @@ def info(
         if plot:
             check_suffix(plot)
         zoo = Zoo.open(folder)
+        found = _spread(zoo, metric, by)
+        if plot:
+            if found is None:
+                raise ZooError(f"there is nothing to draw: {folder} has no networks, or --metric is needed.")
+            _print(f"drew {found.draw(plot)}", "green", stderr=json_output)
         known = overview(zoo)
         if json_output:
-            typer.echo(json.dumps(known.as_json(), indent=2))
+            spread = found.as_json() if found else None
+            typer.echo(json.dumps({**known.as_json(), "spread": spread}, indent=2))
             return
-        typer.echo(known.text())
-        if len(zoo):
-            found = histogram(zoo.table, metric=metric, by=by)
-            typer.echo("\n" + found.text())
-            if plot:
-                _print(f"drew {found.draw(plot)}", "green")
+        width = shutil.get_terminal_size((WIDTH, 24)).columns
+        typer.echo(known.text(width))
+        if found:
+            typer.echo("\n" + found.text(width))
+        elif len(zoo):
+            typer.echo(f"\n--metric shows the spread of one of {', '.join(zoo.table.column_names)}.")
+
+
+def _spread(zoo: Zoo, metric: str | None, by: str | None) -> Histogram | None:
+    """The spread that is asked for, or the usual one; None where there is none."""
+    asked = metric is not None or by is not None
+    if not len(zoo) or not (asked or has_usual_metric(zoo.table)):
+        return None
+    return histogram(zoo.table, metric=metric, by=by)
 
 
 @app.command()
@@ -149,6 +165,12 @@ def check(folder: Folder, debug: Debug = False) -> None:
                 "again: only what is damaged is rebuilt."
             )
         _print(f"all {report.shards:,} shards are whole: {report.networks:,} networks.", "green")
+        if report.unclaimed:
+            _print(
+                f"{' and '.join(report.unclaimed)} have no line in the manifest: a build is at work, or was "
+                "stopped. It keeps the shard if it is whole.",
+                "yellow",
+            )
         if report.unfinished:
             _print(f"{report.unfinished:,} networks are still to be built.", "yellow")
 
@@ -171,5 +193,5 @@ def import_published(
         _print(f"{out} has {len(zoo):,} networks; look at them with gmn zoo info {out}", "green")
 
 
-def _print(text: str, style: str) -> None:
-    Console(highlight=False).print(text, style=style, markup=False, soft_wrap=True)
+def _print(text: str, style: str, *, stderr: bool = False) -> None:
+    Console(stderr=stderr, highlight=False).print(text, style=style, markup=False, soft_wrap=True)

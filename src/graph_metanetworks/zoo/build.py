@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from graph_metanetworks.errors import ZooError
-from graph_metanetworks.zoo.cluster import train_on_ray
+from graph_metanetworks.zoo.cluster import connected, train_on_ray
 from graph_metanetworks.zoo.description import Description, as_json, versions
 from graph_metanetworks.zoo.fill import Maker, fill
 from graph_metanetworks.zoo.plan import draw, plan, range_of
@@ -47,6 +49,9 @@ def build(
     """
     if count < 1:
         raise ZooError(f"a zoo needs at least one network, not {count}.")
+    for name, number in (("workers", workers), ("shard_size", shard_size)):
+        if number is not None and number < 1:
+            raise ZooError(f"{name} must be at least 1, not {number}.")
     _check_config(recipe, seed)
     asked = Description(
         recipe=reference or reference_of(recipe),
@@ -58,13 +63,16 @@ def build(
         versions=versions(),
     )
     job = Job(recipe, seed=seed, half=half, drop_diverged=drop_diverged)
-    fill(
-        Path(out),
-        asked,
-        lambda description: plan(recipe, seed, description.ranges),
-        _maker(job, workers, ray),
-        quiet=quiet,
-    )
+    with _maker(job, workers, ray) as maker:
+        fill(
+            Path(out),
+            asked,
+            lambda description: plan(recipe, seed, description.ranges),
+            maker,
+            drawn=partial(draw, recipe, seed),
+            shard_size=shard_size,
+            quiet=quiet,
+        )
     return Zoo.open(out, recipe=recipe)
 
 
@@ -79,11 +87,17 @@ def _check_config(recipe: Recipe[Any], seed: int) -> None:
     recipe.config({entry.name: getattr(config, entry.name) for entry in fields(config)})
 
 
-def _maker(job: Job, workers: int | None, ray: str | None) -> Maker:
-    if ray is not None:
-        return partial(train_on_ray, job, address=ray)
+@contextmanager
+def _maker(job: Job, workers: int | None, ray: str | None) -> Iterator[Maker]:
+    """What trains, ready before anything is written."""
     count = workers or _cores()
-    return partial(train_here, job) if count == 1 else partial(train_in_processes, job, workers=count)
+    if ray is not None:
+        with connected(ray) as cluster:
+            yield partial(train_on_ray, job, cluster)
+    elif count == 1:
+        yield partial(train_here, job)
+    else:
+        yield partial(train_in_processes, job, workers=count)
 
 
 def _cores() -> int:

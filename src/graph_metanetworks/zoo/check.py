@@ -8,6 +8,7 @@ from pathlib import Path
 
 from graph_metanetworks.zoo import checksum
 from graph_metanetworks.zoo.description import Description
+from graph_metanetworks.zoo.files import shard_of
 from graph_metanetworks.zoo.manifest import (
     Record,
     damaged_lines,
@@ -25,20 +26,26 @@ class Report:
     shards: int
     unfinished: int  # networks
     problems: tuple[str, ...]
+    unclaimed: tuple[str, ...] = ()  # files of shards that have no line in the manifest
 
 
 def check(folder: Path) -> Report:
     """Read a whole zoo and compare every file with its checksum."""
     description = Description.load(folder)
+    files = sorted(path.name for path in folder.iterdir())  # before the manifest, which may grow meanwhile
     records = read_manifest(folder)
     problems = [problem for record in records.values() for problem in shard_problems(folder, record)]
     lines = [f"manifest.jsonl, line {number}: damaged" for number in damaged_lines(folder)]
     finished = sum(record.size + record.dropped for record in records.values())
+    unclaimed = [name for name in files if shard_of(name) not in (None, *records)]
+    if len({shard_of(name) for name in unclaimed}) > 1:  # a build that is stopped leaves one at most
+        lines.append(f"manifest.jsonl: lines are missing, for nothing is said of {', '.join(unclaimed)}")
     return Report(
         networks=sum(record.size for record in records.values()),
         shards=len(records),
         unfinished=description.count - finished,
         problems=(*lines, *problems),
+        unclaimed=tuple(unclaimed),
     )
 
 

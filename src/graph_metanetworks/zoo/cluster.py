@@ -20,21 +20,20 @@ AHEAD = 2  # shards handed out for each core, so that none waits while results a
 
 
 def train_on_ray(
-    job: Job, shards: Sequence[ShardPlan], progress: Progress, *, address: str
+    job: Job, ray: Any, shards: Sequence[ShardPlan], progress: Progress
 ) -> Generator[tuple[int, Shard], None, None]:
     """Shards as they are finished; only this process writes them, so the machines need no common disk."""
-    with _connected(address) as ray:
-        _send_by_value(ray, job)
-        task = ray.remote(num_cpus=1, max_retries=RETRIES)(_make)
-        shared = ray.put(job)
-        limit = AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1)))
-        waiting = list(reversed(shards))
-        at_work: list[Any] = []
-        while waiting or at_work:
-            while waiting and len(at_work) < limit:
-                at_work.append(task.remote(shared, waiting.pop()))
-            (done,), at_work = ray.wait(at_work)
-            yield _result(ray, done)
+    _send_by_value(ray, job)
+    task = ray.remote(num_cpus=1, max_retries=RETRIES)(_make)
+    shared = ray.put(job)
+    limit = AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1)))
+    waiting = list(reversed(shards))
+    at_work: list[Any] = []
+    while waiting or at_work:
+        while waiting and len(at_work) < limit:
+            at_work.append(task.remote(shared, waiting.pop()))
+        (done,), at_work = ray.wait(at_work)
+        yield _result(ray, done)
 
 
 def _make(job: Job, shard: ShardPlan) -> tuple[int, Shard]:
@@ -54,7 +53,8 @@ def _result(ray: Any, done: Any) -> tuple[int, Shard]:
 
 
 @contextmanager
-def _connected(address: str) -> Iterator[Any]:
+def connected(address: str) -> Iterator[Any]:
+    """Ray, connected to a cluster."""
     try:
         ray = import_module("ray")  # an extra, so it may not be there
     except ImportError as error:

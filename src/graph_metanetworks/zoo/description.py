@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import platform
 from dataclasses import asdict, dataclass, replace
+from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
+from reprlib import Repr
 from typing import Any
 
+import graph_metanetworks
 from graph_metanetworks.errors import ZooError
 from graph_metanetworks.zoo import checksum
 from graph_metanetworks.zoo.durable import write_durably
@@ -18,6 +21,8 @@ NAME = "zoo.json"
 FORMAT = 1
 PACKAGES = ("torch", "numpy", "pyarrow", "safetensors")
 FIXED = ("recipe", "seed", "half", "drop_diverged")  # what a command must repeat to go on with a zoo
+SHORT = Repr()
+SHORT.maxstring, SHORT.maxother = 100, 100
 
 
 @dataclass(frozen=True)
@@ -31,6 +36,7 @@ class Description:
     half: bool = False
     drop_diverged: bool = False
     versions: dict[str, str] | None = None
+    created: str | None = None  # date and time; it decides nothing
     format: int = FORMAT
 
     @property
@@ -63,13 +69,12 @@ class Description:
 
     def differences(self, other: Description) -> list[str]:
         """In what another command would make another zoo."""
-        pairs = {name: (getattr(self, name), getattr(other, name)) for name in FIXED}
-        if self.recipe == other.recipe:
-            for name in sorted(self.settings.keys() | other.settings.keys()):
-                pairs[name] = (self.settings.get(name), other.settings.get(name))
-        return [
-            f"{name}: {ours!r}, not {theirs!r}" for name, (ours, theirs) in pairs.items() if ours != theirs
-        ]
+        ours, theirs = ({name: getattr(one, name) for name in FIXED} for one in (self, other))
+        settings = _differences(flat(self.settings), flat(other.settings))
+        return _differences(ours, theirs) + (settings if self.recipe == other.recipe else [])
+
+    def dated(self) -> Description:
+        return replace(self, created=datetime.now().astimezone().isoformat(timespec="seconds"))
 
     def extended(self, more: Range) -> Description:
         return replace(self, ranges=(*self.ranges, more))
@@ -83,8 +88,9 @@ RESTORE = (
 
 def versions() -> dict[str, str]:
     """What the result may depend on, apart from the recipe."""
-    ours = {name: version(name) for name in PACKAGES}
-    return {"python": platform.python_version(), "machine": platform.machine(), **ours}
+    ours = {"graph_metanetworks": graph_metanetworks.__version__}
+    others = {name: version(name) for name in PACKAGES}
+    return {"python": platform.python_version(), "machine": platform.machine(), **ours, **others}
 
 
 def as_json(settings: dict[str, Any]) -> dict[str, Any]:
@@ -95,3 +101,32 @@ def as_json(settings: dict[str, Any]) -> dict[str, Any]:
         raise ZooError(
             f"the settings of a recipe must be plain values that JSON can hold: {error}."
         ) from error
+
+
+def flat(settings: dict[str, Any], before: str = "") -> dict[str, Any]:
+    """Settings within settings by their names, one after the other.
+
+    >>> flat({"data": {"name": "digits", "size": [8, 8]}, "steps": 3})
+    {'data.name': 'digits', 'data.size': [8, 8], 'steps': 3}
+    """
+    values: dict[str, Any] = {}
+    for name, value in settings.items():
+        values |= flat(value, f"{before}{name}.") if isinstance(value, dict) else {before + name: value}
+    return values
+
+
+def _differences(ours: dict[str, Any], theirs: dict[str, Any]) -> list[str]:
+    names = [name for name in ours | theirs if ours.get(name) != theirs.get(name)]
+    checksums = {name for name in ours if name.endswith("checksum")}
+    if checksums and not checksums & set(names):
+        names = [name for name in names if not _are_folders(ours.get(name), theirs.get(name))]
+    return [f"{name}: {_shown(ours, name)}, not {_shown(theirs, name)}" for name in names]
+
+
+def _are_folders(ours: Any, theirs: Any) -> bool:
+    """Folders of images: where they lie decides nothing, if their checksums are equal."""
+    return all(isinstance(value, str) and value.startswith("folder:") for value in (ours, theirs))
+
+
+def _shown(values: dict[str, Any], name: str) -> str:
+    return SHORT.repr(values[name]) if name in values else "nothing"

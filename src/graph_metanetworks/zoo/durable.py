@@ -46,12 +46,6 @@ def append_durably(path: Path, line: bytes) -> None:
         sync_folder(path.parent)
 
 
-def remove_temporaries(folder: Path) -> None:
-    """Remove what an interrupted write left behind."""
-    for leftover in folder.glob(f"*{TEMPORARY}"):
-        leftover.unlink()
-
-
 def sync_folder(folder: Path) -> None:
     descriptor = os.open(folder, os.O_RDONLY)
     try:

@@ -11,10 +11,13 @@ from textwrap import indent
 from rich.console import Console
 
 from graph_metanetworks.errors import ZooError
+from graph_metanetworks.zoo.adopt import Drawn, adopted
 from graph_metanetworks.zoo.check import whole
 from graph_metanetworks.zoo.description import NAME, Description, versions
-from graph_metanetworks.zoo.durable import remove_temporaries
+from graph_metanetworks.zoo.durable import append_durably
+from graph_metanetworks.zoo.files import refuse_foreign, remove_temporaries
 from graph_metanetworks.zoo.lock import locked
+from graph_metanetworks.zoo.manifest import NAME as MANIFEST
 from graph_metanetworks.zoo.manifest import Record, read_manifest, rewrite_manifest, save_shard
 from graph_metanetworks.zoo.plan import Range, ShardPlan
 from graph_metanetworks.zoo.progress import Display
@@ -25,14 +28,34 @@ Planner = Callable[[Description], Sequence[ShardPlan]]
 Maker = Callable[[Sequence[ShardPlan], Progress], Generator[tuple[int, Shard], None, None]]
 
 
-def fill(folder: Path, asked: Description, planner: Planner, maker: Maker, *, quiet: bool = False) -> None:
-    """Make the zoo that was asked for, or what is missing of it."""
+def fill(
+    folder: Path,
+    asked: Description,
+    planner: Planner,
+    maker: Maker,
+    *,
+    drawn: Drawn | None = None,
+    shard_size: int | None = None,
+    quiet: bool = False,
+) -> None:
+    """Make the zoo that was asked for, or what is missing of it.
+
+    Args:
+        drawn: configs of networks, by which shards are known again whose lines in the manifest were lost;
+            without, they are made again.
+        shard_size: the size of shards, if the user named one.
+    """
+    refuse_foreign(folder)
     with locked(folder):
         description = _agreed(folder, asked)
-        _note_versions(folder, description, quiet)
+        if not quiet:
+            _note_versions(folder, description)
+            _note_shard_size(folder, description, shard_size)
         remove_temporaries(folder)
         shards = planner(description)
         finished = _finished(folder, shards)
+        if drawn:
+            finished |= _found(folder, [s for s in shards if s.number not in finished], drawn, asked, quiet)
         missing = [shard for shard in shards if shard.number not in finished]
         if missing:
             finished |= _Filling(folder, description.count, missing, quiet).run(maker)
@@ -65,7 +88,8 @@ def _finished(folder: Path, shards: Sequence[ShardPlan]) -> dict[int, Record]:
     planned = {shard.number: shard for shard in shards}
     for record in records.values():
         shard = planned.get(record.shard)
-        if shard is None or not _is_planned(record, shard):
+        indices = [index for stack in record.stacks for index in stack]
+        if shard is None or not shard.holds(indices, record.dropped):
             raise ZooError(
                 f"shard {record.shard} of {folder} has other networks than planned: the recipe draws other "
                 "hyper-parameters than when the zoo was begun. Build in another folder."
@@ -73,21 +97,30 @@ def _finished(folder: Path, shards: Sequence[ShardPlan]) -> dict[int, Record]:
     return whole(folder, records.values())
 
 
-def _is_planned(record: Record, shard: ShardPlan) -> bool:
-    there = {index for stack in record.stacks for index in stack}
-    wanted = {index for population in shard.populations for index in population}
-    return there <= wanted and len(there) + record.dropped == len(wanted)
+def _found(
+    folder: Path, shards: Sequence[ShardPlan], drawn: Drawn, asked: Description, quiet: bool
+) -> dict[int, Record]:
+    """Shards without a line in the manifest that are whole; they get one."""
+    claimed = read_manifest(folder)  # but damaged
+    found = [
+        adopted(folder, shard, drawn, drop_diverged=asked.drop_diverged)
+        for shard in shards
+        if shard.number not in claimed
+    ]
+    records = {record.shard: record for record in found if record}
+    for record in records.values():
+        append_durably(folder / MANIFEST, record.line())
+    if records and not quiet:
+        _note(f"whole shards of {folder} without a line in the manifest: {len(records):,}; they are kept.")
+    return records
 
 
 def _agreed(folder: Path, asked: Description) -> Description:
     """What is to be in the folder: what was asked for, or what is there already and more of it."""
     if not (folder / NAME).exists():
-        if read_manifest(folder):
-            raise ZooError(
-                f"{folder} has shards of a zoo, but {NAME} is missing: restore it, or build elsewhere."
-            )
-        asked.save(folder)
-        return asked
+        dated = asked.dated()
+        dated.save(folder)
+        return dated
     there = Description.load(folder)
     different = there.differences(asked)
     if asked.count < there.count:
@@ -104,13 +137,21 @@ def _agreed(folder: Path, asked: Description) -> Description:
     return there
 
 
-def _note_versions(folder: Path, description: Description, quiet: bool) -> None:
+def _note_versions(folder: Path, description: Description) -> None:
     before, now = description.versions or {}, versions()
     changed = [f"{name} {before[name]}, now {now[name]}" for name in before if before[name] != now.get(name)]
-    if changed and not quiet:
-        Console(stderr=True).print(
-            f"{folder} was begun with {'; '.join(changed)}: new shards may differ in the last bits.",
-            style="yellow",
-            markup=False,
-            soft_wrap=True,
+    if changed:
+        _note(f"{folder} was begun with {'; '.join(changed)}: new shards may differ in the last bits.")
+
+
+def _note_shard_size(folder: Path, description: Description, asked: int | None) -> None:
+    others = sorted({one.shard_size for one in description.ranges} - {asked})
+    if asked is not None and others:
+        _note(
+            f"{folder} was begun with shards of {' and '.join(map(str, others))} networks, and keeps them: "
+            f"shards of {asked} are for networks that are added."
         )
+
+
+def _note(text: str) -> None:
+    Console(stderr=True).print(text, style="yellow", markup=False, soft_wrap=True)

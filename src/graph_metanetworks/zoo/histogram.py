@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -13,9 +14,10 @@ from matplotlib.figure import Figure
 
 from graph_metanetworks.errors import ZooError
 from graph_metanetworks.plot.palette import GREY, INK, POSITIVE
-from graph_metanetworks.table import Table
+from graph_metanetworks.table import GAP, WIDTH, Table
 
 BINS = 40
+FEWEST = 16  # bins of a narrow terminal
 LEVELS = " ▁▂▃▄▅▆▇█"
 METRICS = ("test_accuracy", "accuracy", "psnr", "test_loss", "loss")  # the first that a zoo has is shown
 GROUPS = ("family", "activation")
@@ -26,6 +28,7 @@ class Histogram:
     """The values of a metric by group, sorted into common bins."""
 
     metric: str
+    by: str | None  # the column of the groups
     edges: np.ndarray  # [BINS + 1]
     values: dict[str, np.ndarray]  # finite ones, by group
     unknown: dict[str, int]  # values that are missing or not finite, by group
@@ -33,20 +36,47 @@ class Histogram:
     def counts(self, group: str) -> np.ndarray:
         return np.histogram(self.values[group], self.edges)[0]
 
-    def text(self) -> str:
-        low, high = self.edges[0], self.edges[-1]
-        title = f"{self.metric}, from {low:.4g} to {high:.4g}"
-        header = ("group", "networks", title, "min", "median", "max", "not finite")
-        rows = [self._row(group) for group in self.values]
-        right = ("networks", "min", "median", "max", "not finite")
-        return Table(f"Spread of {self.metric}", header, rows, right=right).text()
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "metric": self.metric,
+            "by": self.by,
+            "edges": self.edges.tolist(),
+            "groups": {group: self._group_json(group) for group in self.values},
+        }
 
-    def _row(self, group: str) -> tuple[str, ...]:
+    def _group_json(self, group: str) -> dict[str, Any]:
+        numbers = dict(zip(("min", "median", "max"), self._numbers(group), strict=False))
+        return {
+            "networks": self._networks(group),
+            "counts": self.counts(group).tolist(),
+            **numbers,
+            "not_finite": self.unknown[group],
+        }
+
+    def text(self, width: int = WIDTH) -> str:
+        """A table that fits into so many columns of text, with bars as fine as there is room for."""
+        low, high = self.edges[0], self.edges[-1]
+        right = ("networks", "min", "median", "max", *(("not finite",) if any(self.unknown.values()) else ()))
+        rows = [self._cells(group)[: len(right) + 1] for group in self.values]
+        taken = [max(map(len, column)) + len(GAP) for column in zip(("group", *right), *rows, strict=True)]
+        bins = min(max(width - sum(taken) - 2 * len(GAP), FEWEST), BINS)
+        edges = np.linspace(low, high, bins + 1)
+        drawn = [bars(np.histogram(values, edges)[0]) for values in self.values.values()]
+        header = ("group", "networks", f"from {low:.4g} to {high:.4g}", *right[1:])
+        full = [(*row[:2], bar, *row[2:]) for row, bar in zip(rows, drawn, strict=True)]
+        return Table(f"Spread of {self.metric}", header, full, right=right).text()
+
+    def _cells(self, group: str) -> tuple[str, ...]:
+        shown = tuple(f"{number:.3f}" for number in self._numbers(group)) or ("-", "-", "-")
+        return (group, f"{self._networks(group):,}", *shown, f"{self.unknown[group]:,}")
+
+    def _networks(self, group: str) -> int:
+        return len(self.values[group]) + self.unknown[group]
+
+    def _numbers(self, group: str) -> tuple[float, ...]:
+        """Least, median and largest, where there are any."""
         values = self.values[group]
-        numbers = (values.min(), np.median(values), values.max()) if len(values) else ()
-        shown = tuple(f"{number:.3f}" for number in numbers) or ("-", "-", "-")
-        total = len(values) + self.unknown[group]
-        return (group, f"{total:,}", bars(self.counts(group)), *shown, f"{self.unknown[group]:,}")
+        return (float(values.min()), float(np.median(values)), float(values.max())) if len(values) else ()
 
     def draw(self, path: Path) -> Path:
         """A picture with one histogram below the other."""
@@ -62,6 +92,11 @@ class Histogram:
         with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": path.stem}):
             figure.savefig(path, dpi=150)
         return path
+
+
+def has_usual_metric(table: pa.Table) -> bool:
+    """Whether there is something to show without being told what."""
+    return _column(table, None, METRICS) is not None
 
 
 def histogram(table: pa.Table, *, metric: str | None = None, by: str | None = None) -> Histogram:
@@ -82,6 +117,7 @@ def histogram(table: pa.Table, *, metric: str | None = None, by: str | None = No
     names = sorted(set(groups.tolist()))
     return Histogram(
         metric=metric,
+        by=by,
         edges=_edges(metric, values[finite]),
         values={name: values[(groups == name) & finite] for name in names},
         unknown={name: int(((groups == name) & ~finite).sum()) for name in names},

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict, dataclass
+from textwrap import fill
 from typing import Any
 
 import pyarrow.compute as pc
 
+from graph_metanetworks.table import WIDTH
+from graph_metanetworks.zoo.description import flat
 from graph_metanetworks.zoo.zoo import Zoo
+
+CHECKSUM = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
 
 
 @dataclass(frozen=True)
@@ -20,6 +26,7 @@ class Overview:
     networks: int
     wanted: int
     diverged: int
+    dropped: int  # diverged too, and left out
     shards: int
     bytes: int
     fewest_weights: int
@@ -28,27 +35,33 @@ class Overview:
     half: bool
     settings: dict[str, Any]
     versions: dict[str, str]
+    created: str | None = None
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
 
-    def text(self) -> str:
+    def text(self, width: int = WIDTH) -> str:
         sizes = f"{self.fewest_weights:,} to {self.most_weights:,}"
-        networks = (
-            f"{self.networks:,}" if self.networks == self.wanted else f"{self.networks:,} of {self.wanted:,}"
-        )
         precision = ", weights in half precision" if self.half else ""
         lines = {
             "recipe": self.recipe,
-            "networks": f"{networks} ({self.diverged:,} diverged)",
+            "networks": self._networks(),
             "weights": f"{sizes} numbers per network, buffers included",
             "on disk": f"{self.bytes / 1e6:,.1f} MB in {self.shards:,} shards{precision}",
             "seed": str(self.seed),
-            **_flat(self.settings),
+            **{name: _as_text(value) for name, value in flat(self.settings).items()},
+            **({"made on": self.created} if self.created else {}),
             "made with": ", ".join(f"{name} {number}" for name, number in self.versions.items()),
         }
-        width = max(map(len, lines))
-        return "\n".join([self.folder, *(f"  {name:{width}}  {text}" for name, text in lines.items())])
+        names = max(map(len, lines))
+        return "\n".join([self.folder, *(_line(name, text, names, width) for name, text in lines.items())])
+
+    def _networks(self) -> str:
+        finished = self.networks + self.dropped == self.wanted
+        there = f"{self.networks:,}" if finished else f"{self.networks:,} of {self.wanted:,}"
+        if self.dropped:
+            return f"{there} ({self.dropped:,} more diverged and were dropped)"
+        return f"{there} ({self.diverged:,} diverged)"
 
 
 def overview(zoo: Zoo) -> Overview:
@@ -63,6 +76,7 @@ def overview(zoo: Zoo) -> Overview:
         networks=len(zoo),
         wanted=description.count,
         diverged=diverged,
+        dropped=zoo.num_dropped,
         shards=zoo.num_shards,
         bytes=zoo.num_bytes,
         fewest_weights=min(sizes, default=0),
@@ -71,19 +85,22 @@ def overview(zoo: Zoo) -> Overview:
         half=description.half,
         settings=description.settings,
         versions=description.versions or {},
+        created=description.created,
     )
 
 
-def _flat(settings: dict[str, Any], before: str = "") -> dict[str, str]:
-    """Settings as lines of text.
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
 
-    >>> _flat({"data": {"name": "digits", "size": [8, 8]}, "steps": 3})
-    {'data.name': 'digits', 'data.size': '[8, 8]', 'steps': '3'}
-    """
-    lines: dict[str, str] = {}
-    for name, value in settings.items():
-        if isinstance(value, dict):
-            lines |= _flat(value, f"{before}{name}.")
-        else:
-            lines[before + name] = value if isinstance(value, str) else json.dumps(value)
-    return lines
+
+def _line(name: str, text: str, names: int, width: int) -> str:
+    """A name and its text, which goes on below itself where it is too long."""
+    short = CHECKSUM.sub(r"\1…", text)
+    return fill(
+        short,
+        width,
+        initial_indent=f"  {name:{names}}  ",
+        subsequent_indent=" " * (names + 4),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

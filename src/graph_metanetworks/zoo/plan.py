@@ -39,6 +39,11 @@ class ShardPlan:
     def size(self) -> int:
         return sum(map(len, self.populations))
 
+    def holds(self, indices: Sequence[int], dropped: int) -> bool:
+        """Whether these are its networks, all but those that were dropped."""
+        wanted = {index for population in self.populations for index in population}
+        return wanted.issuperset(indices) and len(set(indices)) + dropped == len(wanted)
+
 
 def range_of(start: int, stop: int, shard_size: int | None = None) -> Range:
     """A range with a shard size that suits it.

@@ -39,8 +39,8 @@ def metrics_at(
 class Recipe(ABC, Generic[Config]):
     """How to draw, build and train the networks of one zoo; made with its data and options.
 
-    Network `k` of a zoo depends on the zoo's seed, on `k` and on `settings()`, on nothing else: not on which
-    networks are trained beside it.
+    What network `k` of a zoo is drawn as, initial weights included, depends on the zoo's seed, on `k` and on
+    `settings()`, on nothing else. Which networks are trained beside it may change how training rounds.
     """
 
     name: ClassVar[str]

@@ -142,6 +142,17 @@ class Weights:
             raise unreadable(path, error) from error
         self._half = half
 
+    def stack_sizes(self) -> list[set[int]]:
+        """For each stack, how many networks its tensors have: all the same number, if the file is whole."""
+        return [
+            {
+                self._file.get_slice(f"{prefix}/{name}").get_shape()[0]
+                for prefix in (f"{stack}", *(f"{stack}@{step}" for step in layout["steps"]))
+                for name in layout["parameters"]
+            }
+            for stack, layout in enumerate(self._layouts)
+        ]
+
     def steps(self, stack: int) -> tuple[int, ...]:
         """The steps of training at which the networks of a stack were kept."""
         return tuple(self._layouts[stack]["steps"])

@@ -28,7 +28,13 @@ def train_here(
 ) -> Generator[tuple[int, Shard], None, None]:
     """One shard after the other in this process."""
     for shard in shards:
-        yield shard.number, train_shard(job, shard, lambda done, n=shard.number: progress(n, done))
+        try:
+            made = train_shard(job, shard, lambda done, n=shard.number: progress(n, done))
+        except ZooError:
+            raise
+        except Exception as error:
+            raise _failed(shard.number, traceback.format_exc()) from error
+        yield shard.number, made
 
 
 def train_in_processes(
@@ -46,12 +52,19 @@ def train_in_processes(
                     case float(done):
                         progress(number, done)
                     case str(failure):
-                        raise ZooError(f"training shard {number} failed:\n{failure}")
+                        raise _failed(number, failure)
                     case Shard() as shard:
                         del at_work[pipe]
                         if waiting:
                             at_work[pipe] = _hand(pipe, waiting.pop())
                         yield number, shard
+
+
+def _failed(shard: int, failure: str) -> ZooError:
+    return ZooError(
+        f"training shard {shard} failed:\n{failure.rstrip()}\nFinished shards are safe: once the "
+        "recipe is put right, the same command goes on."
+    )
 
 
 def _hand(pipe: Connection, shard: ShardPlan) -> ShardPlan:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from numbers import Real
 from pathlib import Path
 from typing import Any, overload
 
@@ -81,6 +82,11 @@ class Zoo(Sequence["ZooNetwork"]):
         return len(self._store.records)
 
     @property
+    def num_dropped(self) -> int:
+        """Networks that diverged and were left out of the whole zoo."""
+        return sum(record.dropped for record in self._store.records)
+
+    @property
     def num_bytes(self) -> int:
         """Size on disk of the whole zoo."""
         return sum(record.weights_bytes + record.table_bytes for record in self._store.records)
@@ -115,7 +121,14 @@ class Zoo(Sequence["ZooNetwork"]):
         """The networks for which an expression of columns holds, or a function of the network."""
         if isinstance(condition, pc.Expression):
             numbered = self.table.append_column("", pa.array(np.arange(len(self))))
-            return self[numbered.filter(condition)[""].to_numpy()]
+            try:
+                return self[numbered.filter(condition)[""].to_numpy()]
+            except pa.ArrowException as error:
+                reason = str(error).partition("\n")[0].partition(" in index")[0]  # without the schema
+                raise ZooError(
+                    f"{condition} is no condition for this zoo: {reason}. The columns are "
+                    f"{', '.join(self.table.column_names)}."
+                ) from error
         return self[np.array([condition(network) for network in self], dtype=bool)]
 
     def split(self, parts: Sequence[float] | Sequence[int], *, seed: int = 0) -> tuple[Zoo, ...]:
@@ -136,7 +149,7 @@ class ZooNetwork:
 
     @property
     def index(self) -> int:
-        """Its number among all networks of the recipe: with the seed of the zoo it decides the network."""
+        """Its number among all networks of the recipe: with the seed of the zoo it decides what is drawn."""
         return self._place.index
 
     @property
@@ -198,6 +211,10 @@ def _sizes(parts: Sequence[float] | Sequence[int], total: int) -> list[int]:
     >>> _sizes([0.5, 0.25, 0.25], 10), _sizes([6, 1], 10)
     ([5, 2, 3], [6, 1])
     """
+    if isinstance(parts, Real):
+        raise ZooError(
+            f"split takes a list of parts, such as [0.8, 0.2], not {parts}; [{parts}] is a list of one."
+        )
     if any(part < 0 for part in parts):
         raise ZooError(f"a part of a zoo cannot be negative: {list(parts)}.")
     if all(isinstance(part, int) for part in parts):

@@ -31,12 +31,15 @@ class FitOptions:
     stop_loss: float | None = None
 
     def __post_init__(self) -> None:
-        if self.steps < 0:
-            raise ValueError(f"steps cannot be {self.steps}")
+        if self.steps < 1:
+            raise ValueError(f"steps must be at least 1, not {self.steps}")
         if not self.learning_rate > 0:
             raise ValueError(f"the learning rate must be positive, not {self.learning_rate}")
         if self.schedule not in ("constant", "cosine"):
             raise ValueError(f"the schedule is 'constant' or 'cosine', not {self.schedule!r}")
+        for name in ("weight_decay", "stop_loss"):
+            if (getattr(self, name) or 0) < 0:
+                raise ValueError(f"{name} cannot be negative: {getattr(self, name)}")
 
     def rate(self, step: int) -> float:
         """The learning rate of a step, counted from 0."""

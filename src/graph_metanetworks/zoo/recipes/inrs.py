@@ -126,6 +126,8 @@ class SineInrs(InrRecipe[SineWave]):
         stop_loss: float = 1e-4,
         largest: float = 10.0,
     ):
+        if points < 1 or not largest > 0:
+            raise ValueError(f"points and largest must be positive, not {points} and {largest}")
         self.architecture = Architecture(inputs=1, outputs=1, hidden=hidden, layers=layers)
         self.conventions = replace(SINES, size=(points,))
         self.options = FitOptions(steps, learning_rate, schedule, weight_decay, stop_loss)
