@@ -71,6 +71,7 @@ def accuracy(
     from graph_metanetworks.tasks.accuracy import Machine, Options
     from graph_metanetworks.tasks.accuracy import train as train_once
     from graph_metanetworks.tasks.accuracy import tune as train_tuned
+    from graph_metanetworks.tasks.accuracy.processes import is_first_process
 
     with friendly_errors(debug=debug):
         options = Options(
@@ -93,7 +94,7 @@ def accuracy(
         except KeyboardInterrupt:
             say(f"stopped; the same command goes on with {out}.", "yellow")
             raise typer.Exit(130) from None
-        if run.result is not None:  # only the first of several processes has it
+        if is_first_process():
             typer.echo(scores_table(run, out))
             say(f"use it: gmn predict {out} CHECKPOINT --network my_model.py:build", "green")
 

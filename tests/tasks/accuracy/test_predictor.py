@@ -1,6 +1,7 @@
 """Predictions: intervals that hold what they promise, symmetry, and warnings where they belong."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import graph_metanetworks as gmn
 from graph_metanetworks.errors import StateDictMismatch, TaskError
 from graph_metanetworks.tasks.accuracy import LabelledZoo, Predictor
 from graph_metanetworks.tasks.accuracy.intervals import covered, interval, quantile, residuals
+from graph_metanetworks.tasks.accuracy.run_folder import Run
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +68,18 @@ def test_damaged_runs_are_refused(run_folder: Path, tmp_path: Path) -> None:
         Predictor.load(tmp_path / "run")
     (tmp_path / "run" / "run.json").write_text("{}")
     with pytest.raises(TaskError, match=r"run.json is damaged"):
+        Predictor.load(tmp_path / "run")
+
+
+def test_runs_of_other_versions_are_refused(run_folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(run_folder, tmp_path / "run")
+    run, (major, minor, *_) = Run.load(run_folder), gmn.__version__.split(".")
+    replace(run, version=f"{major}.{minor}.99").save(tmp_path / "run")
+    Predictor.load(tmp_path / "run")
+    replace(run, version="9.9.9").save(tmp_path / "run")
+    with pytest.raises(
+        TaskError, match=rf"version 9\.9\.9 .*version {gmn.__version__}.*install version 9\.9\.9"
+    ):
         Predictor.load(tmp_path / "run")
 
 

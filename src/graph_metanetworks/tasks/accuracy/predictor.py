@@ -49,6 +49,7 @@ class Predictor:
     def load(cls, folder: str | Path) -> Predictor:
         folder = Path(folder)
         run = Run.load(folder)
+        _require_alike(run, folder)
         if run.result is None:
             raise TaskError(
                 f"the run in {folder} is not finished: repeat the gmn train command that started it."
@@ -92,3 +93,14 @@ class Predictor:
     @torch.no_grad()
     def accuracies(self, batch: Batch) -> Tensor:  # [B]
         return self.model(batch).squeeze(-1).sigmoid()
+
+
+def _require_alike(run: Run, folder: Path) -> None:
+    """Versions that differ in more than their last number may compute otherwise."""
+    from graph_metanetworks import __version__
+
+    if run.version.split(".")[:2] != __version__.split(".")[:2]:
+        raise TaskError(
+            f"the run in {folder} was made by version {run.version} of graph_metanetworks, and this is "
+            f"version {__version__}: train again in another folder, or install version {run.version}."
+        )
