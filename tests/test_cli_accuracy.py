@@ -153,7 +153,12 @@ def test_the_experiment(folder: Path, tmp_path: Path) -> None:
     )
     methods = ("--methods", "deepsets,statnn-boosting")
     output = passes(*words, *methods, "--seeds", 1, *QUICK)
-    assert "50 R²" in output and "ood tau" in output and "report.html" in output.replace("\n", "")
+    assert (
+        "50 % R²" in output
+        and "one seed" in output
+        and "ood tau" in output
+        and "report.html" in output.replace("\n", "")
+    )
     page = Page()
     text = (tmp_path / "e" / "report.html").read_text()
     page.feed(text)

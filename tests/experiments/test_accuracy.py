@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from graph_metanetworks.errors import TaskError
-from graph_metanetworks.experiments.accuracy import Cell, Plan, Results
+from graph_metanetworks.experiments.accuracy import Cell, Plan, Results, run_cells, write_report
 from graph_metanetworks.experiments.accuracy.cells import Refused
 from graph_metanetworks.experiments.accuracy.probes import stripes
 from graph_metanetworks.experiments.accuracy.results import Spread
@@ -19,11 +19,12 @@ from graph_metanetworks.experiments.accuracy.rivals import (
     within_groups,
 )
 from graph_metanetworks.experiments.accuracy.trust import mean_tau
+from graph_metanetworks.tasks.accuracy import Options
 from graph_metanetworks.tasks.accuracy.run_folder import Run
 from graph_metanetworks.tasks.accuracy.scores import scores
 from graph_metanetworks.tasks.accuracy.splits import Setting
 from graph_metanetworks.zoo.recipes.classifiers import VaryingCnns
-from scaled_networks import scaled_zoo
+from scaled_networks import labelled, scaled_zoo
 
 
 def run(r2: float) -> Run:
@@ -42,6 +43,37 @@ def test_the_table_has_means_and_deviations(tmp_path: Path) -> None:
         ("StatNN", "–", "–", "–"),
     ]
     assert results.refusals() == {"StatNN, 50 % for training": "cannot take network 7"}
+
+
+def test_what_diverged_is_shown_beside_what_did_not(tmp_path: Path) -> None:
+    plan = Plan(methods=("gmn", "dmc"), settings=("50",), seeds=3)
+    diverged = Refused("training diverged", diverged=True)
+    runs = {Cell("gmn", "50", seed): run(0.8) for seed in range(2)} | {Cell("gmn", "50", 2): diverged}
+    results = Results(plan, tmp_path, runs | {Cell("dmc", "50", seed): diverged for seed in range(3)})
+    assert results.table().rows == [
+        ("GMN", "1,234", "0.800 ± 0.000 (1 diverged)", "0.500 ± 0.000 (1 diverged)"),
+        ("DMC", "–", "diverged", "diverged"),
+    ]
+    assert results.refusals() == {
+        "GMN, 50 % for training, 1 of 3 seeds": "training diverged",
+        "DMC, 50 % for training": "training diverged",
+    }
+    assert results.table().header[2:] == ("50 % R²", "50 % tau")
+
+
+def test_a_cell_that_diverges_does_not_stop_the_others(tmp_path: Path) -> None:
+    data = labelled(scaled_zoo(tmp_path / "zoo", 40))
+    options = Options(steps=4, rounds=2, learning_rate=1e30)
+    plan = Plan(("deepsets", "statnn-boosting"), ("50",), seeds=1, options=options)
+    results = Results(plan, tmp_path, run_cells(data, plan, tmp_path))
+    assert isinstance(results.runs[Cell("statnn-boosting", "50", 0)], Run)
+    report = write_report(results, data).read_text()
+    assert "DeepSets, 50 % for training: no result. training diverged" in report
+    assert "Can it be trusted?" in report
+
+
+def test_scores_that_are_no_numbers_are_shown_as_such() -> None:
+    assert str(Spread.of([0.4, float("nan")])) == str(Spread.of([float("nan")])) == "nan"
 
 
 def test_one_run_has_no_deviation() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf, isnan
 from pathlib import Path
 
 import numpy as np
@@ -56,15 +57,25 @@ def _scores(results: Results, command: str) -> str:
 def best_cells(table: Table) -> list[tuple[int, int]]:
     """The largest value of each column of scores.
 
-    >>> best_cells(Table("", ("method", "parameters", "50 R²"), [("a", "9", "0.5 ± 0.1"), ("b", "7", "0.7")]))
+    >>> rows = [("a", "9", "0.5 ± 0.1"), ("b", "7", "0.7"), ("c", "7", "nan"), ("d", "–", "diverged")]
+    >>> best_cells(Table("", ("method", "parameters", "50 % R²"), rows))
     [(1, 2)]
     """
     chosen = []
     for column in range(2, len(table.header)):
-        values = {r: float(row[column].split()[0]) for r, row in enumerate(table.rows) if row[column] != DASH}
-        if values:
-            chosen.append((max(values, key=lambda r: values[r]), column))
+        values = {number: _score(row[column]) for number, row in enumerate(table.rows)}
+        if any(value > -inf for value in values.values()):
+            chosen.append((max(values, key=lambda number: values[number]), column))
     return chosen
+
+
+def _score(cell: str) -> float:
+    """The mean that a cell shows; what is no number is worse than any."""
+    try:
+        value = float(cell.split()[0])
+    except ValueError:
+        return -inf
+    return -inf if isnan(value) else value
 
 
 def _zoo(data: LabelledZoo) -> str:

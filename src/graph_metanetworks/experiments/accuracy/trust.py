@@ -75,14 +75,15 @@ class Trust:
 
 
 def examine(results: Results, data: LabelledZoo) -> Trust | None:
-    """Ask about the first method in the first setting; None if it has no run there."""
-    method, setting = results.plan.methods[0], results.plan.settings[0]
-    cell = Cell(method, setting, 0)
-    if not isinstance(results.runs[cell], Run):
+    """Ask about the first method that has a run in the first setting; None if there is no such method."""
+    setting = results.plan.settings[0]
+    cells = [Cell(method, setting, 0) for method in results.plan.methods]
+    cell = next((cell for cell in cells if isinstance(results.runs[cell], Run)), None)
+    if cell is None:
         return None
     table = data.networks.zoo.table
     split = Setting.parse(setting).split(table, data.usable, 0)
-    title, found = find_method(method).title, results.predictions(cell)["test"]
+    title, found = find_method(cell.method).title, results.predictions(cell)["test"]
     sizes = table[HIDDEN].to_pylist() if HIDDEN in table.column_names else [""] * len(table)
     every = np.array([f"{f} {s}".strip() for f, s in zip(family_of(table).tolist(), sizes, strict=True)])
     groups = every[split.test]
