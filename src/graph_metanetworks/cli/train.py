@@ -107,7 +107,8 @@ def open_labelled(folder: Path, label: str, *, quiet: bool) -> LabelledZoo:
     data = LabelledZoo(TracedZoo(Zoo.open(folder), quiet=quiet), label)
     excluded = int((~data.usable).sum())
     if excluded:
-        say(f"left out {excluded:,} of {len(data):,} networks: their weights are NaN or infinite.", "yellow")
+        text = f"left out {excluded:,} of {len(data):,} networks: their weights are NaN or infinite."
+        say(text, "yellow", err=True)
     return data
 
 
@@ -123,5 +124,5 @@ def scores_table(run: Run, out: Path) -> str:
     return Table(title, header, rows, right=header[1:]).text()
 
 
-def say(text: str, style: str) -> None:
-    Console(highlight=False).print(text, style=style, markup=False, soft_wrap=True)
+def say(text: str, style: str, *, err: bool = False) -> None:
+    Console(highlight=False, stderr=err).print(text, style=style, markup=False, soft_wrap=True)
