@@ -6,6 +6,7 @@ import csv
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
 from math import inf, isnan
 from pathlib import Path
@@ -26,6 +27,7 @@ from graph_metanetworks.tasks.accuracy.data import LabelledZoo
 from graph_metanetworks.tasks.accuracy.methods import as_metanetwork, count_parameters, find_method
 from graph_metanetworks.tasks.accuracy.novelty import Novelty
 from graph_metanetworks.tasks.accuracy.options import Machine, Options
+from graph_metanetworks.tasks.accuracy.predictor import accuracies_of
 from graph_metanetworks.tasks.accuracy.processes import in_step, is_first_process
 from graph_metanetworks.tasks.accuracy.run_folder import (
     LOCK,
@@ -174,7 +176,8 @@ def _fit(
     start = perf_counter()
     assert isinstance(model, BoostedStatNN)
     batches = Networks(data, split.train, options.batch_size)
-    features = torch.cat([model.statistics(batch) for batch in batches])
+    model.double()  # as predictors are: a number near a threshold is then on the same side of it
+    features = torch.cat([model.statistics(batch.to(torch.float64)) for batch in batches])
     model.grow(features, torch.from_numpy(data.labels[split.train]), seed=options.seed)
     return model, perf_counter() - start, {}
 
@@ -191,8 +194,8 @@ def _check_takes_all(model: nn.Module, data: LabelledZoo, split: Split) -> None:
 @torch.no_grad()
 def _finish(model: nn.Module, data: LabelledZoo, split: Split, options: Options, out: Path) -> dict[str, Any]:
     """Measure everything that is to be known of a trained model, and write it down."""
-    size = options.batch_size
-    predicted = {part: predict_all(model, data, own, size) for part, own in split.parts().items()}
+    size, exact = options.batch_size, deepcopy(model).double().eval()
+    predicted = {part: predict_all(exact, data, own, size) for part, own in split.parts().items()}
     true = {part: torch.from_numpy(data.labels[own]) for part, own in split.parts().items()}
     novelty = fitted_novelty(data, split, predicted, size)
     calibration = intervals.residuals(predicted["validation"], true["validation"])
@@ -211,20 +214,17 @@ def _finish(model: nn.Module, data: LabelledZoo, split: Split, options: Options,
 
 def fitted_novelty(data: LabelledZoo, split: Split, predicted: Mapping[str, Tensor], size: int) -> Novelty:
     """What the training zoo is like, to tell other networks from it."""
-    novelty = Novelty()
+    novelty = Novelty().double()
     train, validation = (Networks(data, part, size) for part in (split.train, split.validation))
     novelty.fit(train, validation)
     novelty.imprint.fit(train, predicted["train"], validation, predicted["validation"])
     return novelty
 
 
-@torch.no_grad()
 def predict_all(model: nn.Module, data: LabelledZoo, positions: np.ndarray, size: int) -> Tensor:  # [n]
-    """Predicted accuracies of networks of a zoo."""
-    model.eval()
-    return torch.cat(
-        [model(batch).squeeze(-1).sigmoid() for batch in Networks(data, positions, size)] or [torch.zeros(0)]
-    )
+    """Accuracies of networks of a zoo, as a predictor says them; `model` is in float64."""
+    found = [accuracies_of(model, batch) for batch in Networks(data, positions, size)]
+    return torch.cat(found or [torch.zeros(0)])
 
 
 @dataclass(frozen=True, eq=False)
