@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -81,7 +81,7 @@ def _trace(zoo: Zoo, quiet: bool) -> tuple[tuple[ParameterGraph, ...], np.ndarra
     return tuple(trace_network(zoo, network) for network in shown), np.array(architectures)
 
 
-def is_finite(state_dict: dict[str, Tensor]) -> bool:
+def is_finite(state_dict: Mapping[str, Tensor]) -> bool:
     """Whether no weight is NaN or infinite."""
     # a sum in float64 finds NaN and infinity without a temporary as large as the tensor
     return all(bool(x.sum(dtype=torch.float64).isfinite()) for x in state_dict.values())

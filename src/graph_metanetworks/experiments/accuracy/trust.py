@@ -68,10 +68,32 @@ class Trust:
     @property
     def probe_answer(self) -> str:
         parts = [
-            f"{probe.name}: {probe.predicted:.2f} predicted, {probe.warned:.0%} called out of distribution"
+            f"{probe.name}: {probe.predicted:.2f} predicted{_true(probe)}, {probe.warned:.0%} called out of "
+            "distribution"
             for probe in self.probes
         ]
-        return "; ".join(parts) + "."
+        return capitalized("; ".join(parts) + ".")
+
+    @property
+    def permutation_answer(self) -> str:
+        same = [method for method, gap in self.permuted.items() if gap == 0]
+        other = [method for method, gap in self.permuted.items() if gap > 0]
+        if not other:
+            return "No: predictions of permuted networks are equal in every digit."
+        if not same:
+            return f"Yes: predictions of permuted networks differ with {', '.join(other)}."
+        return (
+            f"Not with {', '.join(same)}: predictions are equal in every digit. With {', '.join(other)}, yes."
+        )
+
+
+def _true(probe: Probe) -> str:
+    return "" if probe.true is None else f" ({probe.true:.2f} true)"
+
+
+def capitalized(text: str) -> str:
+    """With a capital letter at its start; the others stay as they are."""
+    return text[:1].upper() + text[1:]
 
 
 def examine(results: Results, data: LabelledZoo) -> Trust | None:
