@@ -65,6 +65,7 @@ def test_scores_are_printed(folder: Path, tmp_path: Path) -> None:
     words = ("--out", tmp_path / "run", "--model", "statnn-boosting", "--setting", "ood")
     output = passes("train", "accuracy", folder / "zoo", *words, *QUICK)
     assert "validation" in output and "R²" in output and "gmn predict" in output
+    assert "parameters" not in output  # trees have none
 
 
 def test_a_run_is_not_used_again(folder: Path) -> None:

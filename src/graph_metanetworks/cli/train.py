@@ -119,8 +119,9 @@ def scores_table(run: Run, out: Path) -> str:
         for part, found in run.result["scores"].items()
     ]
     header = ("part", "networks", "R²", "tau", "mean error")
-    parameters = f"{run.result['parameters']:,} parameters"
-    title = f"{run.options['method']} in {out}: {parameters}, {run.result['seconds']:.0f} s of training"
+    count = run.result["parameters"]
+    parameters = f"{count:,} parameters, " if count else ""  # trees have none
+    title = f"{run.options['method']} in {out}: {parameters}{run.result['seconds']:.0f} s of training"
     return Table(title, header, rows, right=header[1:]).text()
 
 
