@@ -277,7 +277,7 @@ def test_loggers(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("machine", "message"),
     [
-        (Machine(accelerator="foo"), "no 1 devices of --accelerator foo"),
+        (Machine(accelerator="foo"), "cannot train with --accelerator foo --devices 1 here"),
         (Machine(devices=3), "multiple of 3"),
         pytest.param(
             Machine(accelerator="gpu"),

@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader
 
 from graph_metanetworks.errors import Diverged, TaskError
 from graph_metanetworks.tasks.accuracy.callbacks import Bar, Curve, Point
-from graph_metanetworks.tasks.accuracy.data import InOrder, LabelledZoo, Rounds, loader
+from graph_metanetworks.tasks.accuracy.data import InOrder, LabelledZoo, Rounds, loader, require_shares
 from graph_metanetworks.tasks.accuracy.module import AccuracyModule
 from graph_metanetworks.tasks.accuracy.options import Machine, Options
 from graph_metanetworks.tasks.accuracy.run_folder import CHECKPOINTS, CURVE, LOGS
@@ -65,19 +65,14 @@ class AccuracyData(LightningDataModule):
 
 def check_machine(options: Options, machine: Machine) -> None:
     """Say what cannot work before a folder is claimed, and before other processes say it too."""
-    processes = machine.devices * machine.nodes
-    if options.batch_size % processes:
-        raise TaskError(
-            f"a batch of {options.batch_size} networks cannot be shared equally by {processes} processes: "
-            f"choose a --batch-size that is a multiple of {processes}."
-        )
+    require_shares(options.batch_size, machine.devices * machine.nodes)
     try:
         with _calm():
             Trainer(**_hardware(machine), logger=False, enable_checkpointing=False)
     except (MisconfigurationException, ValueError) as error:
         raise TaskError(
-            f"this machine has no {machine.devices} devices of --accelerator {machine.accelerator}: {error} "
-            "Choose cpu, or auto for what there is."
+            f"cannot train with --accelerator {machine.accelerator} --devices {machine.devices} here: "
+            f"{error} Choose cpu, or auto for what there is."
         ) from error
 
 
