@@ -3,13 +3,14 @@
 import csv
 import json
 import pickle
+import shutil
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner, Result
 
 from graph_metanetworks.cli import app
@@ -64,6 +65,7 @@ def test_scores_are_printed(folder: Path, tmp_path: Path) -> None:
     words = ("--out", tmp_path / "run", "--model", "statnn-boosting", "--setting", "ood")
     output = passes("train", "accuracy", folder / "zoo", *words, *QUICK)
     assert "validation" in output and "R²" in output and "gmn predict" in output
+    assert "parameters" not in output  # trees have none
 
 
 def test_a_run_is_not_used_again(folder: Path) -> None:
@@ -76,6 +78,7 @@ def test_predict_checkpoints(folder: Path, tmp_path: Path) -> None:
     target = ("--network", f"{folder / 'network.py'}:build", "--quiet")
     output = passes("predict", folder / "run", folder / "weights", *target, "--csv", tmp_path / "p.csv")
     assert output.count(".safetensors") >= 3 and "90% interval" in output
+    assert "out of distribution" in output.splitlines()[1]
     with (tmp_path / "p.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 3 and all(0 <= float(row["low"]) <= float(row["high"]) <= 1 for row in rows)
@@ -103,18 +106,74 @@ def test_bad_checkpoints(folder: Path, tmp_path: Path) -> None:
     assert "it was not opened: it could run any code" in fails(
         *words, tmp_path / "evil.pt", "--network", build
     )
-    weights = {"0.weight": torch.full((4, 2), torch.nan), "0.bias": torch.zeros(4)}
-    save_file(
-        weights | {"2.weight": torch.zeros(3, 4), "2.bias": torch.zeros(3)}, tmp_path / "nan.safetensors"
-    )
-    assert "nan.safetensors: '0.weight' has weights that are NaN" in fails(
-        *words, tmp_path / "nan.safetensors", "--network", build
-    )
     (tmp_path / "empty").mkdir()
     assert "has no checkpoints" in fails(*words, tmp_path / "empty", "--network", build)
     assert "there is no file or folder" in fails(*words, tmp_path / "nothing", "--network", build)
     assert "there is no run" in fails("predict", tmp_path, good, "--network", build)
     assert "--level 2.0 must lie between 0 and 1" in fails(*words, good, "--network", build, "--level", 2)
+
+
+def test_networks_that_are_not_finite_are_left_out(folder: Path, tmp_path: Path) -> None:
+    good = sorted((folder / "weights").iterdir())[0]
+    weights = {name: x.fill_(torch.nan) for name, x in load_file(good).items()}
+    save_file(weights, tmp_path / "nan.safetensors")
+    words = ("predict", folder / "run", tmp_path / "nan.safetensors")
+    target = ("--network", f"{folder / 'network.py'}:build")
+    assert "the weights of every network are NaN or infinite" in fails(*words, *target)
+    result = run(*words, good, *target, "--json", "-")
+    assert [own["name"] for own in json.loads(result.stdout)] == [str(good)]
+    assert "left out 1 checkpoint" in result.stderr and "nan.safetensors" in result.stderr
+    broken = scaled_zoo(tmp_path / "broken", 12, broken=4).folder
+    result = run("predict", folder / "run", broken, "--json", "-")
+    assert 0 < len(json.loads(result.stdout)) < 12 and "of 12 networks" in result.stderr
+    none = scaled_zoo(tmp_path / "none", 4, broken=1).folder
+    for words in ((), ("--csv", tmp_path / "p.csv")):
+        assert "nothing to predict" in fails("predict", folder / "run", none, *words)
+    assert not (tmp_path / "p.csv").exists()
+
+
+def test_files_that_are_no_checkpoints(
+    folder: Path, tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    words = ("predict", folder / "run", "--network", f"{folder / 'network.py'}:build")
+    for name in ("a.safetensors", "a.pt", "a.bin"):
+        (tmp_path / name).write_bytes(b"hello, no weights are here")
+        assert f"{name}' cannot be read" in fails(*words, tmp_path / name)
+    (tmp_path / "b.pt").write_bytes(pickle.dumps({"weights": [1]}))
+    recwarn.clear()
+    assert "it was not opened" in fails(*words, tmp_path / "b.pt")
+    assert not recwarn.list
+
+
+def test_zoos_inside_a_folder_are_zoos(folder: Path, tmp_path: Path) -> None:
+    scaled_zoo(tmp_path / "zoos" / "a", 5)
+    scaled_zoo(tmp_path / "zoos" / "b", 6)
+    words = ("predict", folder / "run", tmp_path / "zoos")
+    assert len(json.loads(passes(*words, "--json", "-"))) == 11
+    shutil.copy(sorted((folder / "weights").iterdir())[0], tmp_path / "zoos")
+    target = ("--network", f"{folder / 'network.py'}:build")
+    assert len(json.loads(passes(*words, *target, "--json", "-"))) == 12
+
+
+def test_files_that_cannot_be_written_are_refused_first(folder: Path, tmp_path: Path) -> None:
+    for option in ("--csv", "--json"):
+        words = ("predict", tmp_path / "no run", folder / "zoo", option, tmp_path / "no" / "such" / "file")
+        assert "there is no folder" in fails(*words)
+
+
+def test_wrong_options_claim_no_folder(folder: Path, tmp_path: Path) -> None:
+    words = ("train", "accuracy", folder / "zoo", "--out", tmp_path / "run", "--setting", 50, *QUICK)
+    wrong = {
+        ("--accelerator", "foo"): "--accelerator foo",
+        ("--learning-rate", -1): "a learning rate must be positive",
+        ("--logger", "neptune"): "there is no logger neptune",
+        ("--devices", 3): "multiple of 3",
+        ("--tune", "--learning-rate", 0.1): "either --tune or --learning-rate 0.1",
+        ("--tune", "--model", "statnn-boosting"): "no learning rate to tune",
+    }
+    for options, message in wrong.items():
+        assert message in fails(*words, *options)
+    assert not (tmp_path / "run").exists()
 
 
 def test_bad_zoos(folder: Path, tmp_path: Path) -> None:
@@ -153,7 +212,12 @@ def test_the_experiment(folder: Path, tmp_path: Path) -> None:
     )
     methods = ("--methods", "deepsets,statnn-boosting")
     output = passes(*words, *methods, "--seeds", 1, *QUICK)
-    assert "50 R²" in output and "ood tau" in output and "report.html" in output.replace("\n", "")
+    assert (
+        "50 % R²" in output
+        and "one seed" in output
+        and "ood tau" in output
+        and "report.html" in output.replace("\n", "")
+    )
     page = Page()
     text = (tmp_path / "e" / "report.html").read_text()
     page.feed(text)

@@ -29,3 +29,7 @@ class TooLarge(TraceError):
 
 class TaskError(ValueError):
     """A task cannot be trained, or a trained one not be used; the message says why and what to do."""
+
+
+class Diverged(TaskError):
+    """No score of a training was ever finite."""

@@ -1,5 +1,6 @@
 """The experiment's parts: spreads, rivals, probes, refusals."""
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -8,22 +9,23 @@ import pytest
 import torch
 
 from graph_metanetworks.errors import TaskError
-from graph_metanetworks.experiments.accuracy import Cell, Plan, Results
+from graph_metanetworks.experiments.accuracy import Cell, Plan, Results, figures, run_cells, write_report
 from graph_metanetworks.experiments.accuracy.cells import Refused
-from graph_metanetworks.experiments.accuracy.probes import stripes
-from graph_metanetworks.experiments.accuracy.results import Spread
+from graph_metanetworks.experiments.accuracy.probes import Probe, stripes, true_accuracy, with_images
+from graph_metanetworks.experiments.accuracy.results import Predicted, Spread
 from graph_metanetworks.experiments.accuracy.rivals import (
     as_features,
     config_columns,
     rival_predictions,
     within_groups,
 )
-from graph_metanetworks.experiments.accuracy.trust import mean_tau
+from graph_metanetworks.experiments.accuracy.trust import Trust, mean_tau
+from graph_metanetworks.tasks.accuracy import Options
 from graph_metanetworks.tasks.accuracy.run_folder import Run
 from graph_metanetworks.tasks.accuracy.scores import scores
 from graph_metanetworks.tasks.accuracy.splits import Setting
 from graph_metanetworks.zoo.recipes.classifiers import VaryingCnns
-from scaled_networks import scaled_zoo
+from scaled_networks import labelled, scaled_zoo
 
 
 def run(r2: float) -> Run:
@@ -42,6 +44,37 @@ def test_the_table_has_means_and_deviations(tmp_path: Path) -> None:
         ("StatNN", "–", "–", "–"),
     ]
     assert results.refusals() == {"StatNN, 50 % for training": "cannot take network 7"}
+
+
+def test_what_diverged_is_shown_beside_what_did_not(tmp_path: Path) -> None:
+    plan = Plan(methods=("gmn", "dmc"), settings=("50",), seeds=3)
+    diverged = Refused("training diverged", diverged=True)
+    runs = {Cell("gmn", "50", seed): run(0.8) for seed in range(2)} | {Cell("gmn", "50", 2): diverged}
+    results = Results(plan, tmp_path, runs | {Cell("dmc", "50", seed): diverged for seed in range(3)})
+    assert results.table().rows == [
+        ("GMN", "1,234", "0.800 ± 0.000 (1 diverged)", "0.500 ± 0.000 (1 diverged)"),
+        ("DMC", "–", "diverged", "diverged"),
+    ]
+    assert results.refusals() == {
+        "GMN, 50 % for training, 1 of 3 seeds": "training diverged",
+        "DMC, 50 % for training": "training diverged",
+    }
+    assert results.table().header[2:] == ("50 % R²", "50 % tau")
+
+
+def test_a_cell_that_diverges_does_not_stop_the_others(tmp_path: Path) -> None:
+    data = labelled(scaled_zoo(tmp_path / "zoo", 40))
+    options = Options(steps=4, rounds=2, learning_rate=1e30)
+    plan = Plan(("deepsets", "statnn-boosting"), ("50",), seeds=1, options=options)
+    results = Results(plan, tmp_path, run_cells(data, plan, tmp_path))
+    assert isinstance(results.runs[Cell("statnn-boosting", "50", 0)], Run)
+    report = write_report(results, data).read_text()
+    assert "DeepSets, 50 % for training: no result. Training diverged" in report
+    assert "Can it be trusted?" in report
+
+
+def test_scores_that_are_no_numbers_are_shown_as_such() -> None:
+    assert str(Spread.of([0.4, float("nan")])) == str(Spread.of([float("nan")])) == "nan"
 
 
 def test_one_run_has_no_deviation() -> None:
@@ -95,3 +128,36 @@ def test_stripes_can_be_learned() -> None:
     config = recipe.draw(torch.Generator().manual_seed(3))
     (trained,) = other.train([config], [0], lambda share: None)
     assert trained.metrics["train_accuracy"] > 0.2  # chance is 0.1
+
+
+def test_accuracies_are_measured_as_those_of_the_zoo() -> None:
+    recipe = VaryingCnns("digits", epochs=1)
+    config = recipe.draw(torch.Generator().manual_seed(3))
+    (trained,) = recipe.train([config], [0], lambda share: None)
+    again = with_images(VaryingCnns.from_settings(recipe.settings()))
+    assert again is not None
+    found = true_accuracy(again, config, trained.state_dict, "test_accuracy")
+    assert found == pytest.approx(trained.metrics["test_accuracy"], abs=0.005)
+    assert true_accuracy(again, config, trained.state_dict, "robustness") is None
+    assert with_images(VaryingCnns(stripes(recipe))) is None  # not a data set of this machine
+
+
+def test_answers() -> None:
+    asked = partial(Trust, "GMN", Setting.parse("50"), {}, {}, (), {}, networks=9, known=9)
+    probes = [Probe("untrained networks", "", 4, 0.2, 0.1, 1.0), Probe("others", "", 4, 0.3, None, 0.5)]
+    assert asked(probes, {"GMN": 0.0}).probe_answer == (
+        "Untrained networks: 0.20 predicted (0.10 true), 100% called out of distribution; others: 0.30 "
+        "predicted, 50% called out of distribution."
+    )
+    assert "No: predictions of permuted networks are equal" in asked([], {"GMN": 0.0}).permutation_answer
+    both = asked([], {"GMN": 0.0, "DMC": 0.2}).permutation_answer
+    assert both == "Not with GMN: predictions are equal in every digit. With DMC, yes."
+
+
+def test_a_single_family_needs_no_legend(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = []
+    monkeypatch.setattr(figures, "as_image", lambda figure, alt: drawn.append(figure) or "")
+    some = Predicted(np.arange(3), np.linspace(0, 1, 3), np.linspace(0, 1, 3))
+    figures.scatter({"GMN": {"test": some}}, dict.fromkeys(range(3), "cnn"), "one")
+    figures.scatter({"GMN": {"test": some}}, {0: "cnn", 1: "vit", 2: "vit"}, "two")
+    assert [figure.axes[0].get_legend() is not None for figure in drawn] == [False, True]

@@ -89,5 +89,7 @@ def accuracy(
             raise typer.Exit(130) from None
         results.write()
         typer.echo(results.table().text())
+        for where, why in results.refusals().items():
+            say(f"{where}: no result. {why}", "yellow")
         report = write_report(results, data, command=shlex.join(["gmn", *sys.argv[1:]]))
         say(f"the report: {report.resolve()}", "green")

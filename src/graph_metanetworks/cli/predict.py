@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -12,8 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.progress import track
 
-from graph_metanetworks.batch import Batch, collate
-from graph_metanetworks.cli.checkpoint import load_checkpoint
+from graph_metanetworks.batch import Batch
 from graph_metanetworks.cli.example import parse_example
 from graph_metanetworks.cli.friendly import friendly_errors
 from graph_metanetworks.cli.guess import guess_example
@@ -21,21 +21,14 @@ from graph_metanetworks.cli.target import load_network, parse_keyword, parse_lit
 from graph_metanetworks.cli.train import say
 from graph_metanetworks.errors import TaskError
 from graph_metanetworks.table import Table
-from graph_metanetworks.trace.tracer import trace
-from graph_metanetworks.zoo.description import NAME as ZOO_FILE
 
 if TYPE_CHECKING:
     from graph_metanetworks.tasks.accuracy import Prediction
 
-SUFFIXES = (".safetensors", ".pt", ".pth", ".bin", ".ckpt")
-BATCH = 16
-
 
 def predict(
     run: Annotated[Path, typer.Argument(help="Folder of a run of gmn train accuracy.")],
-    networks: Annotated[
-        list[Path], typer.Argument(help="Checkpoints, folders of checkpoints, or a zoo; several.")
-    ],
+    networks: Annotated[list[Path], typer.Argument(help="Checkpoints, zoos, or folders of them; several.")],
     network: Annotated[
         str | None,
         typer.Option(help="What the checkpoints belong to: file.py:name or module:name. Not for a zoo."),
@@ -61,12 +54,16 @@ def predict(
         if not 0 < level < 1:
             raise TaskError(f"--level {level} must lie between 0 and 1, such as 0.9.")
         for file in (csv_file, Path(json_file) if json_file and json_file != "-" else None):
-            if file is not None and file.exists():
-                raise TaskError(f"{file} exists: nothing was written. Choose another name.")
+            if file is not None:
+                _check_new(file)
         predictor = Predictor.load(run)
         batches = _batches(networks, network, arg or (), kwarg or (), input)
         shown = track(batches, "predicting", disable=quiet or json_file == "-", transient=True)
         found = [prediction for batch in shown for prediction in predictor(batch, level=level)]
+        if not found:
+            raise TaskError(
+                "nothing to predict: the weights of every network are NaN or infinite. Did training diverge?"
+            )
         _report(found, level, csv_file, json_file)
 
 
@@ -77,51 +74,29 @@ def _batches(
     kwargs: Sequence[str],
     inputs: list[str] | None,
 ) -> Iterator[Batch]:
-    zoos = [path for path in paths if (path / ZOO_FILE).is_file()]
-    checkpoints = [file for path in paths if path not in zoos for file in _files(path)]
-    if checkpoints and target is None:
+    # it reads zoos, which takes a while to import
+    from graph_metanetworks.cli.candidates import Candidates
+
+    candidates = Candidates.find(paths)
+    if candidates.checkpoints and target is None:
         raise TaskError(
-            f"which network {checkpoints[0]} belongs to is not known: name the class or function that builds "
-            "it, as --network my_model.py:build."
+            f"which network {candidates.checkpoints[0]} belongs to is not known: name the class or function "
+            "that builds it, as --network my_model.py:build."
         )
-    for zoo in zoos:
-        yield from _of_zoo(zoo)
-    if checkpoints and target is not None:
+    yield from candidates.of_zoos()
+    if candidates.checkpoints and target is not None:
         model = load_network(target, [*map(parse_literal, args)], dict(map(parse_keyword, kwargs))).eval()
-        example = parse_example(inputs) if inputs else guess_example(model)
-        graph = trace(model, *example.args, **example.kwargs)
-        for start in range(0, len(checkpoints), BATCH):
-            files = checkpoints[start : start + BATCH]
-            weights = [{k: v.clone() for k, v in load_checkpoint(model, file).items()} for file in files]
-            yield collate([(graph, own) for own in weights], names=[str(file) for file in files])
+        yield from candidates.of_checkpoints(model, parse_example(inputs) if inputs else guess_example(model))
 
 
-def _files(path: Path) -> list[Path]:
-    """The checkpoints that a path stands for."""
-    if path.is_file():
-        return [path]
-    if not path.exists():
-        raise TaskError(f"there is no file or folder '{path}'.")
-    found = sorted(file for file in path.rglob("*") if file.suffix in SUFFIXES and file.is_file())
-    if not found:
-        raise TaskError(f"the folder {path} has no checkpoints ({', '.join(SUFFIXES)}), and it is no zoo.")
-    return found
-
-
-def _of_zoo(folder: Path) -> Iterator[Batch]:
-    """The networks of a zoo whose weights are finite; says which are left out."""
-    import numpy as np
-
-    from graph_metanetworks.tasks.traced_zoo import TracedZoo
-    from graph_metanetworks.zoo.zoo import Zoo
-
-    traced = TracedZoo(Zoo.open(folder))
-    usable = np.flatnonzero(traced.finite)
-    if len(usable) < len(traced):
-        missing = len(traced) - len(usable)
-        say(f"left out {missing:,} networks of {folder}: their weights are NaN or infinite.", "yellow")
-    for start in range(0, len(usable), BATCH):
-        yield traced.batch(usable[start : start + BATCH])
+def _check_new(file: Path) -> None:
+    """That a file can be written is known before anything is predicted."""
+    if file.exists():
+        raise TaskError(f"{file} exists: nothing was written. Choose another name.")
+    if not file.parent.is_dir():
+        raise TaskError(f"cannot write {file}: there is no folder '{file.parent}'. Make it first.")
+    if not os.access(file.parent, os.W_OK):
+        raise TaskError(f"cannot write {file}: the folder '{file.parent}' may not be changed.")
 
 
 def _report(found: Sequence[Prediction], level: float, csv_file: Path | None, json_file: str | None) -> None:
@@ -130,10 +105,10 @@ def _report(found: Sequence[Prediction], level: float, csv_file: Path | None, js
         typer.echo(json.dumps(rows, indent=2))
         return
     shown = [
-        (p.name, f"{p.accuracy:.3f}", f"{p.low:.3f} to {p.high:.3f}", "far" if p.warning else "")
+        (p.name, f"{p.accuracy:.3f}", f"{p.low:.3f} to {p.high:.3f}", "yes" if p.warning else "")
         for p in found
     ]
-    header = ("network", "accuracy", f"{level:.0%} interval", "")
+    header = ("network", "accuracy", f"{level:.0%} interval", "out of distribution")
     typer.echo(Table("Predicted accuracy", header, shown, right=("accuracy",)).text())
     warned = [prediction for prediction in found if prediction.warning]
     for prediction in warned[:3]:

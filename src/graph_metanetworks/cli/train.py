@@ -71,6 +71,7 @@ def accuracy(
     from graph_metanetworks.tasks.accuracy import Machine, Options
     from graph_metanetworks.tasks.accuracy import train as train_once
     from graph_metanetworks.tasks.accuracy import tune as train_tuned
+    from graph_metanetworks.tasks.accuracy.processes import is_first_process
 
     with friendly_errors(debug=debug):
         options = Options(
@@ -93,7 +94,7 @@ def accuracy(
         except KeyboardInterrupt:
             say(f"stopped; the same command goes on with {out}.", "yellow")
             raise typer.Exit(130) from None
-        if run.result is not None:  # only the first of several processes has it
+        if is_first_process():
             typer.echo(scores_table(run, out))
             say(f"use it: gmn predict {out} CHECKPOINT --network my_model.py:build", "green")
 
@@ -106,7 +107,8 @@ def open_labelled(folder: Path, label: str, *, quiet: bool) -> LabelledZoo:
     data = LabelledZoo(TracedZoo(Zoo.open(folder), quiet=quiet), label)
     excluded = int((~data.usable).sum())
     if excluded:
-        say(f"left out {excluded:,} of {len(data):,} networks: their weights are NaN or infinite.", "yellow")
+        text = f"left out {excluded:,} of {len(data):,} networks: their weights are NaN or infinite."
+        say(text, "yellow", err=True)
     return data
 
 
@@ -117,10 +119,11 @@ def scores_table(run: Run, out: Path) -> str:
         for part, found in run.result["scores"].items()
     ]
     header = ("part", "networks", "R²", "tau", "mean error")
-    parameters = f"{run.result['parameters']:,} parameters"
-    title = f"{run.options['method']} in {out}: {parameters}, {run.result['seconds']:.0f} s of training"
+    count = run.result["parameters"]
+    parameters = f"{count:,} parameters, " if count else ""  # trees have none
+    title = f"{run.options['method']} in {out}: {parameters}{run.result['seconds']:.0f} s of training"
     return Table(title, header, rows, right=header[1:]).text()
 
 
-def say(text: str, style: str) -> None:
-    Console(highlight=False).print(text, style=style, markup=False, soft_wrap=True)
+def say(text: str, style: str, *, err: bool = False) -> None:
+    Console(highlight=False, stderr=err).print(text, style=style, markup=False, soft_wrap=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -48,7 +48,7 @@ class TracedZoo:
     @cached_property
     def finite(self) -> np.ndarray:  # [N]
         """Which networks have no weight that is NaN or infinite; reads all of them."""
-        return np.array([_is_finite(network.state_dict) for network in self.zoo])
+        return np.array([is_finite(network.state_dict) for network in self.zoo])
 
     @cached_property
     def num_parameters(self) -> np.ndarray:  # [N]
@@ -81,6 +81,7 @@ def _trace(zoo: Zoo, quiet: bool) -> tuple[tuple[ParameterGraph, ...], np.ndarra
     return tuple(trace_network(zoo, network) for network in shown), np.array(architectures)
 
 
-def _is_finite(state_dict: dict[str, Tensor]) -> bool:
+def is_finite(state_dict: Mapping[str, Tensor]) -> bool:
+    """Whether no weight is NaN or infinite."""
     # a sum in float64 finds NaN and infinity without a temporary as large as the tensor
     return all(bool(x.sum(dtype=torch.float64).isfinite()) for x in state_dict.values())

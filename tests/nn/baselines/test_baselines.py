@@ -16,6 +16,7 @@ MODELS = {
     "statnn": lambda: StatNN(16, out=3),
     "statnn-kind": lambda: StatNN(16, out=3, by="kind"),
     "statnn-both": lambda: StatNN(16, out=3, by="both"),
+    "statnn-budget": lambda: StatNN(None, out=3, by="both", budget=2000),
     "dmc": lambda: DMC((4, 6), 8, out=3),
     "deepsets": lambda: DeepSets(8, 12, out=3),
 }
@@ -117,6 +118,17 @@ def test_statistics_name_a_network_they_cannot_take(pairs: list) -> None:
     ignoring = WeightStatistics("kind", unknown="ignore")
     ignoring.fit([gmn.collate(pairs)])
     assert ignoring(other).shape == (1, 16)
+
+
+def test_a_budget_is_kept_however_many_tensors_there_are(pairs: list) -> None:
+    deeper = [pair(network(4, depth=6))]
+    for budget in (3_000, 50_000, 750_000):
+        for zoo in (pairs, deeper):
+            model = StatNN(None, by="both", budget=budget)
+            model.fit([gmn.collate(zoo)])
+            assert sum(p.numel() for p in model.parameters()) == pytest.approx(budget, rel=0.04)
+    with pytest.raises(ValueError, match="give hidden"):
+        StatNN(None)
 
 
 def test_unknown_kinds_of_statistics() -> None:

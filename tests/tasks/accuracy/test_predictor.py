@@ -1,6 +1,7 @@
 """Predictions: intervals that hold what they promise, symmetry, and warnings where they belong."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,11 @@ from torch import nn
 
 import graph_metanetworks as gmn
 from graph_metanetworks.errors import StateDictMismatch, TaskError
-from graph_metanetworks.tasks.accuracy import LabelledZoo, Predictor
+from graph_metanetworks.tasks.accuracy import LabelledZoo, Predictor, train
 from graph_metanetworks.tasks.accuracy.intervals import covered, interval, quantile, residuals
+from graph_metanetworks.tasks.accuracy.novelty import Strangeness
+from graph_metanetworks.tasks.accuracy.run_folder import Run
+from tasks.accuracy.conftest import QUICK
 
 
 @pytest.fixture(scope="module")
@@ -30,24 +34,37 @@ def test_predictions_are_those_of_training(predictor: Predictor, data: LabelledZ
         assert 0 <= found.low <= found.accuracy <= found.high <= 1
 
 
-def test_permuted_neurons_change_nothing(predictor: Predictor, data: LabelledZoo) -> None:
-    for position in (0, 7, 20):
+@pytest.mark.parametrize("method", ["gmn", "gmn-grit", "deepsets", "statnn", "statnn-boosting"])
+def test_permuted_neurons_change_no_digit(method: str, data: LabelledZoo, tmp_path: Path) -> None:
+    train(data, tmp_path, replace(QUICK, method=method, steps=3, rounds=1))
+    predictor = Predictor.load(tmp_path)
+    for position in range(12):
         graph, weights = data.networks.graph(position), data.networks.zoo[position].state_dict
-        other = graph.symmetry.sample(torch.Generator().manual_seed(1)).apply(weights)
+        other = graph.symmetry.sample(torch.Generator().manual_seed(position)).apply(weights)
         assert any(not torch.equal(weights[name], other[name]) for name in weights)
-        first, second = predictor(gmn.collate([(graph, weights), (graph, other)]))
-        assert first.accuracy == pytest.approx(second.accuracy, abs=1e-6)
+        (first,) = predictor(gmn.collate([(graph, weights)], names=["it"]))
+        (second,) = predictor(gmn.collate([(graph, other)], names=["it"]))
+        assert first == second
 
 
 def test_strange_networks_are_called_so(predictor: Predictor, data: LabelledZoo) -> None:
     graph, weights = data.networks.graph(0), data.networks.zoo[0].state_dict
     (huge,) = predictor(gmn.collate([(graph, {name: 100 * x for name, x in weights.items()})]))
-    assert "farther from the training zoo than" in huge.warning
-    norm = nn.Sequential(nn.Linear(2, 4), nn.LayerNorm(4), nn.Linear(4, 3))
-    (other,) = predictor(gmn.collate([(gmn.trace(norm, torch.zeros(1, 2)), norm.state_dict())]))
-    assert "no network of the training zoo has the kind layer norm scale" in other.warning
+    assert "farther from the training zoo than any of the validation networks" in huge.warning
+    (normed,) = predictor(in_batch(nn.Sequential(nn.Linear(2, 4), nn.LayerNorm(4), nn.Linear(4, 3))))
+    assert "it has layer norm scale, layer norm shift, which no network of the" in normed.warning
+    (bare,) = predictor(in_batch(nn.Sequential(nn.Linear(2, 4, bias=False), nn.Linear(4, 3, bias=False))))
+    assert "it has no linear bias, which all networks of the training zoo have" in bare.warning
     usual = predictor(data[list(range(40))][0])
     assert sum(bool(prediction.warning) for prediction in usual) <= 4
+
+
+def in_batch(model: nn.Module) -> gmn.Batch:
+    return gmn.collate([(gmn.trace(model, torch.zeros(1, 2)), model.state_dict())])
+
+
+def test_shares_are_not_rounded_to_all() -> None:
+    assert "than 99.9% of" in Strangeness(1.0, 0.9999).warning
 
 
 def test_nan_weights_are_refused(data: LabelledZoo) -> None:
@@ -66,6 +83,18 @@ def test_damaged_runs_are_refused(run_folder: Path, tmp_path: Path) -> None:
         Predictor.load(tmp_path / "run")
     (tmp_path / "run" / "run.json").write_text("{}")
     with pytest.raises(TaskError, match=r"run.json is damaged"):
+        Predictor.load(tmp_path / "run")
+
+
+def test_runs_of_other_versions_are_refused(run_folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(run_folder, tmp_path / "run")
+    run, (major, minor, *_) = Run.load(run_folder), gmn.__version__.split(".")
+    replace(run, version=f"{major}.{minor}.99").save(tmp_path / "run")
+    Predictor.load(tmp_path / "run")
+    replace(run, version="9.9.9").save(tmp_path / "run")
+    with pytest.raises(
+        TaskError, match=rf"version 9\.9\.9 .*version {gmn.__version__}.*install version 9\.9\.9"
+    ):
         Predictor.load(tmp_path / "run")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from graph_metanetworks.errors import StateDictMismatch, TaskError
+from graph_metanetworks.errors import Diverged, StateDictMismatch, TaskError
 from graph_metanetworks.tasks.accuracy import LabelledZoo, Machine, Options, tune
 from graph_metanetworks.tasks.accuracy.methods import find_method
 from graph_metanetworks.tasks.accuracy.run_folder import RUN, Run
@@ -72,9 +72,10 @@ class Plan:
 
 @dataclass(frozen=True)
 class Refused:
-    """A method cannot take the networks of a setting."""
+    """A run without a result: its method cannot take the networks of a setting, or training diverged."""
 
     reason: str
+    diverged: bool = False
 
 
 def run_cells(
@@ -94,6 +95,8 @@ def run_cells(
             found[cell] = _run(data, plan, cell, rates, out, machine)
         except StateDictMismatch as error:
             found[cell] = Refused(str(error))
+        except Diverged as error:
+            found[cell] = Refused(str(error), diverged=True)
     return found
 
 

@@ -52,7 +52,8 @@ def scatter(panels: Mapping[str, Mapping[str, Predicted]], families: Mapping[int
             ax.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03))
             heading = f"{method}, {part}" if len(parts) > 1 else method
             label(ax, heading, "true accuracy", "predicted" if ax is row[0] else "")
-    axes[0][-1].legend(fontsize=7, frameon=False, loc="upper left", handletextpad=0.1)
+    if len(known) > 1:
+        axes[0][-1].legend(fontsize=7, frameon=False, loc="upper left", handletextpad=0.1)
     return as_image(figure, f"scatter plots, {name}")
 
 
@@ -62,16 +63,28 @@ def learning_curves(results: Results) -> str:
     figure, axes = new_figure(1, len(settings), width=3.4 * len(settings), height=2.6)
     colours = dict(zip(results.plan.methods, _cycle(len(results.plan.methods)), strict=True))
     for ax, setting in zip(axes[0], settings, strict=True):
+        shown = []
         for method, colour in colours.items():
             for seed in range(results.plan.seeds):
                 curve = results.curve(Cell(method, setting, seed))
                 if curve is not None:
                     title = find_method(method).title if seed == 0 else None
                     ax.plot(curve["seconds"], curve["val_r2"], color=colour, linewidth=1, label=title)
-        ax.set_ylim(-0.1, 1.02)
+                    shown.append(curve["val_r2"])
+        ax.set_ylim(lowest(shown), 1.02)
         label(ax, Setting.parse(setting).title, "seconds of training", "validation R²")
     axes[0][-1].legend(fontsize=7, frameon=False)
     return as_image(figure, "learning curves")
+
+
+def lowest(curves: Sequence[np.ndarray]) -> float:
+    """Where the axis of scores starts: first points are seen, unless one is so bad that it hides the rest.
+
+    >>> lowest([np.array([-0.4, 0.8])]), lowest([np.array([-70.0, 0.8])]), lowest([np.array([0.5, 0.8])])
+    (-0.45, -1.05, -0.05)
+    """
+    firsts = [curve[np.isfinite(curve)][:1] for curve in curves]
+    return round(max(-1.0, min([0.0, *np.concatenate([*firsts, np.zeros(0)]).tolist()])) - 0.05, 3)
 
 
 def errors_by_group(errors: Mapping[str, np.ndarray], groups: Mapping[str, np.ndarray]) -> str:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from graph_metanetworks.batch import collate
 from graph_metanetworks.tasks.accuracy import LabelledZoo, Prediction, Predictor
-from graph_metanetworks.zoo.data import ImageData
+from graph_metanetworks.tasks.traced_zoo import is_finite
+from graph_metanetworks.zoo.data import DataError, ImageData
+from graph_metanetworks.zoo.population.metrics import measure
 from graph_metanetworks.zoo.recipes.classifier_recipe import ClassifierRecipe
 
 PROBED = 24  # networks of each kind
 IMAGES = 1200  # of the other data
+Weights = Mapping[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -32,19 +38,34 @@ def probe_all(predictor: Predictor, data: LabelledZoo, test: np.ndarray) -> list
     """Test networks, untrained ones, and ones trained on stripes instead of the zoo's images."""
     chosen = _spread(test, PROBED)
     usual = predictor(data.networks.batch(chosen))
-    found = [
-        _probe("test networks", "of the zoo, not trained on", usual, float(data.labels[chosen].mean())),
-        _probe(
-            "untrained networks",
-            "the same architectures as they are initialised",
-            _untrained(predictor, data, chosen),
-        ),
-    ]
+    found = [_probe("test networks", "of the zoo, not trained on", usual, float(data.labels[chosen].mean()))]
     recipe = data.networks.zoo.recipe
+    own = with_images(recipe) if isinstance(recipe, ClassifierRecipe) else None
+    about = "the same architectures as they are initialised"
+    found.append(_probe_weights("untrained networks", about, predictor, data, _untrained(data, chosen), own))
     if isinstance(recipe, ClassifierRecipe):
-        others = _trained_elsewhere(predictor, data, recipe, chosen)
-        found.append(_probe("trained on stripes", "the same recipe on images of stripes", others))
+        others = _trained_elsewhere(data, recipe, chosen)
+        about = "the same recipe on images of stripes"
+        found.append(_probe_weights("trained on stripes", about, predictor, data, others, own))
     return found
+
+
+def with_images(recipe: ClassifierRecipe) -> ClassifierRecipe | None:
+    """The recipe of a zoo with its images, if they are on this machine and unchanged."""
+    try:
+        found = type(recipe)(recipe.images.name, **_options(recipe))
+    except DataError:
+        return None
+    return found if found.images == recipe.images else None
+
+
+@torch.no_grad()
+def true_accuracy(recipe: ClassifierRecipe, config: Any, weights: Weights, label: str) -> float | None:
+    """What a zoo's label would be for these weights; None if it is not an accuracy that can be measured."""
+    network = recipe.build(config).eval()
+    network.load_state_dict(weights)
+    (found,) = measure(lambda images: network(images)[None], recipe.batches(config))
+    return found.get(label)
 
 
 @torch.no_grad()
@@ -78,32 +99,51 @@ def stripes(like: ClassifierRecipe, *, seed: int = 0) -> ImageData:
     )
 
 
-def _untrained(predictor: Predictor, data: LabelledZoo, positions: np.ndarray) -> list[Prediction]:
-    recipe, found = data.networks.zoo.recipe, []
+def _untrained(data: LabelledZoo, positions: np.ndarray) -> dict[int, Weights]:
+    recipe, found = data.networks.zoo.recipe, {}
     with torch.random.fork_rng(devices=[]):
-        for position in positions:
-            torch.manual_seed(int(position))
-            network = recipe.build(data.networks.zoo[int(position)].config)
-            found += predictor(collate([(data.networks.graph(position), network.state_dict())]))
+        for position in positions.tolist():
+            torch.manual_seed(position)
+            found[position] = recipe.build(data.networks.zoo[position].config).state_dict()
     return found
 
 
 def _trained_elsewhere(
-    predictor: Predictor, data: LabelledZoo, recipe: ClassifierRecipe, positions: np.ndarray
-) -> list[Prediction]:
-    zoo = data.networks.zoo
-    options = {name: value for name, value in recipe.settings().items() if name != "data"}
-    other = type(recipe)(stripes(recipe), **options)
-    found = []
-    for position in positions:
-        config = zoo[int(position)].config
-        (trained,) = other.train([config], [int(position)], lambda share: None)
-        if all(bool(x.isfinite().all()) for x in trained.state_dict.values()):
-            found += predictor(collate([(data.networks.graph(position), trained.state_dict)]))
-    return found
+    data: LabelledZoo, recipe: ClassifierRecipe, positions: np.ndarray
+) -> dict[int, Weights]:
+    """As far as training did not diverge."""
+    other = type(recipe)(stripes(recipe), **_options(recipe))
+    found = {}
+    for position in positions.tolist():
+        (trained,) = other.train([data.networks.zoo[position].config], [position], lambda share: None)
+        found[position] = trained.state_dict
+    return {position: weights for position, weights in found.items() if is_finite(weights)}
 
 
-def _probe(name: str, about: str, found: list[Prediction], true: float | None = None) -> Probe:
+def _options(recipe: ClassifierRecipe) -> dict[str, Any]:
+    return {name: value for name, value in recipe.settings().items() if name != "data"}
+
+
+def _probe_weights(
+    name: str,
+    about: str,
+    predictor: Predictor,
+    data: LabelledZoo,
+    weights: dict[int, Weights],
+    recipe: ClassifierRecipe | None,
+) -> Probe:
+    """Other weights for the architectures of networks at these positions of the zoo."""
+    found, true = [], []
+    for position, own in weights.items():
+        found += predictor(collate([(data.networks.graph(position), own)]))
+        if recipe is not None:
+            config = data.networks.zoo[position].config
+            true.append(true_accuracy(recipe, config, own, data.label))
+    known = bool(true) and None not in true
+    return _probe(name, about, found, float(np.mean(true)) if known else None)
+
+
+def _probe(name: str, about: str, found: list[Prediction], true: float | None) -> Probe:
     predicted = float(np.mean([prediction.accuracy for prediction in found]))
     warned = float(np.mean([bool(prediction.warning) for prediction in found]))
     return Probe(name, about, len(found), predicted, true, warned)

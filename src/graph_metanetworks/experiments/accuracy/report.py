@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf, isnan
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from graph_metanetworks.experiments.accuracy import figures
 from graph_metanetworks.experiments.accuracy.cells import Cell
 from graph_metanetworks.experiments.accuracy.results import DASH, Results
-from graph_metanetworks.experiments.accuracy.trust import Trust, examine
+from graph_metanetworks.experiments.accuracy.trust import Trust, capitalized, examine
 from graph_metanetworks.experiments.page import Section, html_table, page, paragraph
 from graph_metanetworks.table import Table
 from graph_metanetworks.tasks.accuracy import LabelledZoo
@@ -44,7 +45,7 @@ def _scores(results: Results, command: str) -> str:
     table = results.table()
     settings = ", ".join(f"{name}: {Setting.parse(name).title}" for name in results.plan.settings)
     about = [f"{find_method(name).title}: {find_method(name).about}." for name in results.plan.methods]
-    refused = [f"{where}: no result. {why}" for where, why in results.refusals().items()]
+    refused = [f"{where}: no result. {capitalized(why)}" for where, why in results.refusals().items()]
     return (
         html_table(table, bold=best_cells(table))
         + paragraph(f"{table.title}. Settings: {settings}. The best of each column is bold.", "note")
@@ -56,15 +57,25 @@ def _scores(results: Results, command: str) -> str:
 def best_cells(table: Table) -> list[tuple[int, int]]:
     """The largest value of each column of scores.
 
-    >>> best_cells(Table("", ("method", "parameters", "50 R²"), [("a", "9", "0.5 ± 0.1"), ("b", "7", "0.7")]))
+    >>> rows = [("a", "9", "0.5 ± 0.1"), ("b", "7", "0.7"), ("c", "7", "nan"), ("d", "–", "diverged")]
+    >>> best_cells(Table("", ("method", "parameters", "50 % R²"), rows))
     [(1, 2)]
     """
     chosen = []
     for column in range(2, len(table.header)):
-        values = {r: float(row[column].split()[0]) for r, row in enumerate(table.rows) if row[column] != DASH}
-        if values:
-            chosen.append((max(values, key=lambda r: values[r]), column))
+        values = {number: _score(row[column]) for number, row in enumerate(table.rows)}
+        if any(value > -inf for value in values.values()):
+            chosen.append((max(values, key=lambda number: values[number]), column))
     return chosen
+
+
+def _score(cell: str) -> float:
+    """The mean that a cell shows; what is no number is worse than any."""
+    try:
+        value = float(cell.split()[0])
+    except ValueError:
+        return -inf
+    return -inf if isnan(value) else value
 
 
 def _zoo(data: LabelledZoo) -> str:
@@ -92,7 +103,7 @@ def _predictions(results: Results, data: LabelledZoo) -> str:
         errors = {m: np.abs(own["test"].predicted - own["test"].true) for m, own in found.items()}
         where = {m: np.array([groups[i] for i in own["test"].indices.tolist()]) for m, own in found.items()}
         title = Setting.parse(setting).title
-        body += f"<h3>{title[0].upper()}{title[1:]}</h3>" + figures.scatter(panels, families, title)
+        body += f"<h3>{capitalized(title)}</h3>" + figures.scatter(panels, families, title)
         body += figures.errors_by_group(errors, where)
     return body + paragraph(
         "Runs of the first seed. Boxes show quartiles of the error on test networks.", "note"
@@ -129,7 +140,7 @@ def _trust(trust: Trust) -> str:
         )
         for p in trust.probes
     ]
-    gaps = [(method, f"{gap:.1e}") for method, gap in trust.permuted.items()]
+    gaps = [(method, f"{gap:.1e}" if gap else "none") for method, gap in trust.permuted.items()]
     return (
         paragraph(f"The answers are for {name}.", "note")
         + "<h3>Does it rank networks of one family and size?</h3>"
@@ -147,6 +158,6 @@ def _trust(trust: Trust) -> str:
             Table("", ("networks", "", "number", "predicted", "true", "called out of distribution"), probes)
         )
         + "<h3>Does the order of neurons matter?</h3>"
-        + paragraph("The largest change of a prediction when neurons are permuted. Rounding is 1e-6.", "note")
-        + html_table(Table("", ("method", "largest change"), gaps))
+        + paragraph(trust.permutation_answer, "answer")
+        + html_table(Table("", ("method", "largest change of a prediction when neurons are permuted"), gaps))
     )

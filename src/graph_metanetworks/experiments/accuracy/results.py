@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import csv
-import statistics
 from dataclasses import dataclass
+from math import isnan
 from pathlib import Path
 
 import numpy as np
@@ -20,17 +20,17 @@ DASH = "–"
 
 @dataclass(frozen=True)
 class Spread:
-    """A mean and a standard deviation; of one run the deviation is not known."""
+    """A mean and a standard deviation; of one run the deviation is not known. NaN if a value is."""
 
     mean: float
     deviation: float | None
 
     @classmethod
     def of(cls, values: list[float]) -> Spread:
-        return cls(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None)
+        return cls(float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else None)
 
     def __str__(self) -> str:
-        if self.deviation is None:
+        if self.deviation is None or isnan(self.mean):
             return f"{self.mean:.3f}"
         return f"{self.mean:.3f} ± {self.deviation:.3f}"
 
@@ -56,13 +56,22 @@ class Results:
         found = [self.runs[Cell(method, setting, seed)] for seed in range(self.plan.seeds)]
         return [run for run in found if isinstance(run, Run)]
 
+    def refused(self, method: str, setting: str) -> list[Refused]:
+        found = [self.runs[Cell(method, setting, seed)] for seed in range(self.plan.seeds)]
+        return [run for run in found if isinstance(run, Refused)]
+
     def refusals(self) -> dict[str, str]:
         """Why a method has no result, by method and setting."""
-        return {
-            f"{find_method(cell.method).title}, {Setting.parse(cell.setting).title}": run.reason
-            for cell, run in self.runs.items()
-            if isinstance(run, Refused)
-        }
+        found = {}
+        for setting in self.plan.settings:
+            for method in self.plan.methods:
+                refused = self.refused(method, setting)
+                if refused:
+                    where = f"{find_method(method).title}, {Setting.parse(setting).title}"
+                    some = len(refused) < self.plan.seeds
+                    part = f", {len(refused)} of {self.plan.seeds} seeds" if some else ""
+                    found[where + part] = refused[0].reason
+        return found
 
     def spread(self, method: str, setting: str, score: str, part: str = "test") -> Spread | None:
         values = [run.result["scores"][part][score] for run in self.of(method, setting) if run.result]
@@ -71,9 +80,12 @@ class Results:
     def table(self) -> Table:
         """The paper's table: methods against settings, R² and tau on test networks."""
         header = ["method", "parameters"]
-        header += [f"{setting} {score}" for setting in self.plan.settings for score in ("R²", "tau")]
+        header += [
+            f"{Setting.parse(name).short} {score}" for name in self.plan.settings for score in ("R²", "tau")
+        ]
         rows = [self._row(method) for method in self.plan.methods]
-        title = f"Test scores, mean ± deviation over {self.plan.seeds} seeds"
+        several = f"mean ± deviation over {self.plan.seeds} seeds"
+        title = f"Test scores, {several if self.plan.seeds > 1 else 'one seed'}"
         return Table(title, tuple(header), rows, right=tuple(header[1:]))
 
     def _row(self, method: str) -> tuple[str, ...]:
@@ -81,11 +93,17 @@ class Results:
         counts = sorted({run.result["parameters"] for run in runs if run.result})
         parameters = f"{counts[-1]:,}" if counts and counts[-1] else DASH
         cells = [
-            str(self.spread(method, setting, score) or DASH)
-            for setting in self.plan.settings
-            for score in ("r2", "tau")
+            self._cell(method, setting, score) for setting in self.plan.settings for score in ("r2", "tau")
         ]
         return (find_method(method).title, parameters, *cells)
+
+    def _cell(self, method: str, setting: str, score: str) -> str:
+        """Scores of the runs that have some; whether others diverged."""
+        found = self.spread(method, setting, score)
+        diverged = sum(run.diverged for run in self.refused(method, setting))
+        if found is None:
+            return "diverged" if diverged else DASH
+        return f"{found} ({diverged} diverged)" if diverged else str(found)
 
     def details(self) -> Table:
         """Beside the scores: sizes of the parts, learning rates, seconds of training."""

@@ -68,21 +68,44 @@ class Trust:
     @property
     def probe_answer(self) -> str:
         parts = [
-            f"{probe.name}: {probe.predicted:.2f} predicted, {probe.warned:.0%} called out of distribution"
+            f"{probe.name}: {probe.predicted:.2f} predicted{_true(probe)}, {probe.warned:.0%} called out of "
+            "distribution"
             for probe in self.probes
         ]
-        return "; ".join(parts) + "."
+        return capitalized("; ".join(parts) + ".")
+
+    @property
+    def permutation_answer(self) -> str:
+        same = [method for method, gap in self.permuted.items() if gap == 0]
+        other = [method for method, gap in self.permuted.items() if gap > 0]
+        if not other:
+            return "No: predictions of permuted networks are equal in every digit."
+        if not same:
+            return f"Yes: predictions of permuted networks differ with {', '.join(other)}."
+        return (
+            f"Not with {', '.join(same)}: predictions are equal in every digit. With {', '.join(other)}, yes."
+        )
+
+
+def _true(probe: Probe) -> str:
+    return "" if probe.true is None else f" ({probe.true:.2f} true)"
+
+
+def capitalized(text: str) -> str:
+    """With a capital letter at its start; the others stay as they are."""
+    return text[:1].upper() + text[1:]
 
 
 def examine(results: Results, data: LabelledZoo) -> Trust | None:
-    """Ask about the first method in the first setting; None if it has no run there."""
-    method, setting = results.plan.methods[0], results.plan.settings[0]
-    cell = Cell(method, setting, 0)
-    if not isinstance(results.runs[cell], Run):
+    """Ask about the first method that has a run in the first setting; None if there is no such method."""
+    setting = results.plan.settings[0]
+    cells = [Cell(method, setting, 0) for method in results.plan.methods]
+    cell = next((cell for cell in cells if isinstance(results.runs[cell], Run)), None)
+    if cell is None:
         return None
     table = data.networks.zoo.table
     split = Setting.parse(setting).split(table, data.usable, 0)
-    title, found = find_method(method).title, results.predictions(cell)["test"]
+    title, found = find_method(cell.method).title, results.predictions(cell)["test"]
     sizes = table[HIDDEN].to_pylist() if HIDDEN in table.column_names else [""] * len(table)
     every = np.array([f"{f} {s}".strip() for f, s in zip(family_of(table).tolist(), sizes, strict=True)])
     groups = every[split.test]

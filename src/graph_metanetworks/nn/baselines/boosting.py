@@ -99,4 +99,4 @@ class BoostedStatNN(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:  # [B, 1]
         accuracy = self.trees(self.statistics(batch)).clamp(SURE, 1 - SURE)
-        return accuracy.logit().float()[:, None]
+        return accuracy.logit().to(self.statistics.mean)[:, None]

@@ -62,6 +62,7 @@ class WeightStatistics(nn.Module):
         if by not in ("tensor", "kind", "both"):
             raise ValueError(f"by={by!r} is none of 'tensor', 'kind' and 'both'")
         self.by, self.on_unknown = by, unknown
+        self.mean = nn.Buffer(torch.zeros(0, WIDTH))
         self.make_tables(())
 
     @property
@@ -70,8 +71,8 @@ class WeightStatistics(nn.Module):
 
     def make_tables(self, columns: Iterable[str]) -> None:
         self.columns = tuple(columns)
-        self.mean = nn.Buffer(torch.zeros(len(self.columns), WIDTH))
-        self.deviation = nn.Buffer(torch.ones(len(self.columns), WIDTH))
+        self.mean = nn.Buffer(self.mean.new_zeros(len(self.columns), WIDTH))
+        self.deviation = nn.Buffer(self.mean.new_ones(len(self.columns), WIDTH))
 
     def fit(self, batches: Iterable[Batch]) -> None:
         """Take the columns, and the mean and deviation of each number, from a training zoo."""
@@ -91,15 +92,15 @@ class WeightStatistics(nn.Module):
         kinds = {f"kind {kind}": x for kind, x in by_kind(stack).items()} if self.by != "tensor" else {}
         return tensors | kinds
 
-    def unknown(self, stack: Stack) -> list[str]:
-        """Columns that networks of a stack have, must not have, and the training zoo had not."""
-        required = "tensor " if self.by == "tensor" else "kind "
-        names = [f"tensor {name}" for name in stack.weights]
-        names += [f"kind {block.kind}" for block in stack.graph.blocks if block.parameter and block.is_owner]
-        return [c for c in dict.fromkeys(names) if c.startswith(required) and c not in self.columns]
+    def columns_of(self, stack: Stack) -> list[str]:
+        """The columns that decide whether networks of a stack can be taken: tensors, or kinds of edges."""
+        if self.by == "tensor":
+            return [f"tensor {name}" for name in stack.weights]
+        owners = [block for block in stack.graph.blocks if block.parameter and block.is_owner]
+        return list(dict.fromkeys(f"kind {block.kind}" for block in owners))
 
     def forward(self, batch: Batch) -> Tensor:  # [B, columns * 8]
-        features = torch.zeros(len(batch), len(self.columns), WIDTH + 1, device=self.mean.device)
+        features = self.mean.new_zeros(len(batch), len(self.columns), WIDTH + 1)
         rows = {column: row for row, column in enumerate(self.columns)}
         for stack in batch.stacks:
             members = list(stack.members)
@@ -107,14 +108,14 @@ class WeightStatistics(nn.Module):
             for column, values in self.values(stack).items():
                 if column in rows:
                     row = rows[column]
-                    scaled = (seven(values.float()) - self.mean[row]) / self.deviation[row]
+                    scaled = (seven(values.to(self.mean)) - self.mean[row]) / self.deviation[row]
                     features[members, row, :WIDTH] = scaled.sign() * scaled.abs().log1p()
                     features[members, row, WIDTH] = 1.0
         return features.flatten(1)
 
     def _check(self, stack: Stack, network: str) -> None:
-        unknown = [] if self.on_unknown == "ignore" else self.unknown(stack)
-        if unknown:
+        unknown = [column for column in self.columns_of(stack) if column not in self.columns]
+        if unknown and self.on_unknown == "raise":
             raise StateDictMismatch(
                 f"{network} has the {unknown[0]}, which no network of the training zoo has: statistics by "
                 f"{'tensor' if self.by == 'tensor' else 'kind'} have no place for it. The method gmn takes "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import sqrt
 
 from torch import Tensor, nn
 
@@ -19,6 +20,9 @@ class StatNN(nn.Module):
     of edge, and with `by="both"` there are the numbers of both: it takes any network made of the same kinds
     of edges. Call `fit` first: it makes the first layer.
 
+    How wide the first layer is depends on how many columns a zoo has. With `hidden=None` the width is chosen
+    then, so that there are about `budget` parameters.
+
     >>> import torch, graph_metanetworks as gmn
     >>> model = torch.nn.Linear(3, 2)
     >>> batch = gmn.collate([(gmn.trace(model, torch.zeros(1, 3)), model.state_dict())] * 4)
@@ -26,14 +30,23 @@ class StatNN(nn.Module):
     >>> statnn.fit([batch])
     >>> statnn(batch).shape
     torch.Size([4, 1])
+    >>> statnn = StatNN(hidden=None, budget=5000)
+    >>> statnn.fit([batch])
+    >>> sum(parameter.numel() for parameter in statnn.parameters())
+    5023
     """
 
-    def __init__(self, hidden: int = 1000, out: int = 1, *, by: By = "tensor") -> None:
+    def __init__(
+        self, hidden: int | None = 1000, out: int = 1, *, by: By = "tensor", budget: int | None = None
+    ) -> None:
         super().__init__()
-        self.hidden = hidden
+        if hidden is None and budget is None:
+            raise ValueError("give hidden, the width of the layers, or a budget of parameters.")
+        self.hidden, self.out, self.budget = hidden, out, budget
         self.statistics = WeightStatistics(by)
-        self.first: nn.Module = nn.Identity()  # made when the columns are known
-        self.head = Mlp(hidden, hidden, out)
+        # made when the columns are known, and so is the head if they decide its width
+        self.first: nn.Module = nn.Identity()
+        self.head: nn.Module = nn.Identity() if hidden is None else Mlp(hidden, hidden, out)
 
     @property
     def scales(self) -> tuple[str, ...]:
@@ -41,12 +54,31 @@ class StatNN(nn.Module):
 
     def make_tables(self, columns: Iterable[str]) -> None:
         self.statistics.make_tables(columns)
-        self.first = nn.Linear(self.statistics.width, self.hidden)
+        self._make_layers()
 
     def fit(self, batches: Iterable[Batch]) -> None:
         """Take columns and their scales from a training zoo; call it before the optimiser is made."""
         self.statistics.fit(batches)
-        self.first = nn.Linear(self.statistics.width, self.hidden)
+        self._make_layers()
+
+    def _make_layers(self) -> None:
+        width, hidden = self.statistics.width, self.hidden
+        if hidden is None:
+            hidden = affordable(self.budget or 0, width, self.out)
+            self.head = Mlp(hidden, hidden, self.out)
+        self.first = nn.Linear(width, hidden)
 
     def forward(self, batch: Batch) -> Tensor:  # [B, out]
         return self.head(self.first(self.statistics(batch)).relu())
+
+
+def affordable(budget: int, inputs: int, out: int) -> int:
+    """The width `h` with which three layers have about so many parameters.
+
+    They have `h (inputs + 1) + h (h + 1) + out (h + 1)`.
+
+    >>> affordable(50_000, 500, 1)
+    85
+    """
+    linear = inputs + 2 + out
+    return max(1, round((sqrt(linear**2 + 4 * (budget - out)) - linear) / 2))

@@ -67,6 +67,15 @@ def read_labels(table: pa.Table, label: str, *, where: str) -> np.ndarray:  # [N
     return np.array(labels)  # a copy that torch may share
 
 
+def require_shares(batch_size: int, processes: int) -> None:
+    """Processes that train together have equal parts of each batch."""
+    if batch_size % processes:
+        raise TaskError(
+            f"a batch of {batch_size} networks cannot be shared equally by {processes} processes: choose a "
+            f"--batch-size that is a multiple of {processes}."
+        )
+
+
 @dataclass(eq=False)
 class Rounds(Sampler[np.ndarray]):
     """The batches of a round: training is an endless stream of shuffled networks, cut into rounds.
@@ -84,11 +93,7 @@ class Rounds(Sampler[np.ndarray]):
     round: int = 0
 
     def __post_init__(self) -> None:
-        if self.batch_size % self.world:
-            raise TaskError(
-                f"a batch of {self.batch_size} networks cannot be shared equally by {self.world} processes: "
-                f"choose a --batch-size that is a multiple of {self.world}."
-            )
+        require_shares(self.batch_size, self.world)
 
     def set_epoch(self, epoch: int) -> None:
         """Lightning calls rounds epochs."""

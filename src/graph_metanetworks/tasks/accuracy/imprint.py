@@ -62,9 +62,14 @@ class Imprint(nn.Module):
         return shares
 
     def _likeness(self, own: Tensor, accuracies: Tensor) -> Tensor:
-        """Correlation of each network's relations with the mean of its peers. [n]"""
-        peers = self.relations[_nearest(accuracies, self.accuracies, PEERS)].mean(1)
-        return F.cosine_similarity(own - own.mean(1, keepdim=True), peers - peers.mean(1, keepdim=True))
+        """Correlation of each network's relations with the mean of its peers. [n]
+
+        Rounded, so that a network is as like its peers as a permuted one, and as itself in another batch.
+        """
+        peers = self.relations[_nearest(accuracies, self.accuracies, PEERS)].mean(1).to(own)
+        return F.cosine_similarity(
+            own - own.mean(1, keepdim=True), peers - peers.mean(1, keepdim=True)
+        ).float()
 
 
 def relations(batch: Batch) -> list[Tensor]:
@@ -84,11 +89,11 @@ def _relations(stack: Stack) -> Tensor:  # [networks, pairs]
         if few or kinds != {"output"} or block.kind.endswith("bias") or block.parameter is None:
             continue
         along = max(range(block.target.dim()), key=lambda d, shape=block.target.shape: shape[d])
-        values = stack.block_values(number)[..., 0].float().movedim(1 + along, 1)
+        values = stack.block_values(number)[..., 0].double().movedim(1 + along, 1)
         rows = values.reshape(*values.shape[:2], -1)  # [networks, outputs, weights of each]
         parts.append(rows[:, graph.node_index[outputs].argsort()])
     if len({part.shape[1] for part in parts}) != 1:
-        return torch.zeros(len(stack.members), 0)
+        return torch.zeros(len(stack.members), 0, dtype=torch.float64)
     weights = F.normalize(torch.cat(parts, 2), dim=2)
     one, other = torch.triu_indices(weights.shape[1], weights.shape[1], 1)
     return (weights @ weights.mT)[:, one, other]
@@ -96,4 +101,4 @@ def _relations(stack: Stack) -> Tensor:  # [networks, pairs]
 
 def _nearest(numbers: Tensor, known: Tensor, share: float) -> Tensor:  # [B, count]
     count = min(max(FEWEST, round(share * len(known))), len(known))
-    return (numbers[:, None] - known).abs().topk(count, largest=False).indices
+    return (numbers.double()[:, None] - known.double()).abs().topk(count, largest=False).indices

@@ -81,7 +81,10 @@ METHODS = {
             "statnn",
             "StatNN",
             "an MLP on statistics of tensors and kinds; architectures of the same kinds of layers",
-            {"paper": lambda: StatNN(550, by="both"), "small": lambda: StatNN(64, by="both")},
+            {
+                "paper": lambda: StatNN(None, by="both", budget=BUDGETS["paper"]),
+                "small": lambda: StatNN(None, by="both", budget=BUDGETS["small"]),
+            },
         ),
         Method(
             "statnn-boosting",
@@ -103,7 +106,7 @@ METHODS = {
             "deepsets",
             "DeepSets",
             "an MLP on the set of weights; any architecture; blind to where a weight is",
-            {"paper": lambda: DeepSets(192, 700), "small": lambda: DeepSets(56, 176)},
+            {"paper": lambda: DeepSets(192, 752), "small": lambda: DeepSets(56, 176)},
             learning_rate=1e-2,
         ),
     )

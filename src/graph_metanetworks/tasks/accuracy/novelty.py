@@ -8,12 +8,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from graph_metanetworks.batch import Batch
+from graph_metanetworks.batch import Batch, Stack
 from graph_metanetworks.nn.baselines.statistics import WeightStatistics
 from graph_metanetworks.nn.growing import resize_on_load
+from graph_metanetworks.table import listed
 from graph_metanetworks.tasks.accuracy.imprint import Imprint
 
 NEIGHBOURS = 5
+EXACT = "donot_use_mm_for_euclid_dist"  # products lose the digits of small distances
 FAR = 0.99  # a network farther away than this share of the validation networks is out of distribution
 
 
@@ -28,6 +30,7 @@ class Strangeness:
     share: float
     unlike: float = 0.0
     unknown: tuple[str, ...] = ()  # kinds of edges that no network of the training zoo has
+    missing: tuple[str, ...] = ()  # those that all have, but not this one
 
     @property
     def is_far(self) -> bool:
@@ -36,17 +39,22 @@ class Strangeness:
     @property
     def warning(self) -> str:
         """Why not to trust a prediction; empty if there is no reason."""
+        reason = self._reason
+        return f"out of distribution: {reason}" if reason else ""
+
+    @property
+    def _reason(self) -> str:
         if self.unknown:
-            return f"out of distribution: no network of the training zoo has the {', '.join(self.unknown)}"
+            return f"it has {listed(self.unknown)}, which no network of the training zoo has"
+        if self.missing:
+            return f"it has no {listed(self.missing)}, which all networks of the training zoo have"
         if self.is_far:
-            return (
-                f"out of distribution: farther from the training zoo than {self.share:.1%} of its validation "
-                "networks"
-            )
+            share = "any" if self.share == 1 else f"{min(self.share, 0.999):.1%}"
+            return f"it is farther from the training zoo than {share} of the validation networks"
         if self.unlike > FAR:
             return (
-                "out of distribution: its outputs are not alike as those of the training zoo's networks are; "
-                "was it trained on other data?"
+                "its outputs are not alike as those of the training zoo's networks are; was it trained on "
+                "other data?"
             )
         return ""
 
@@ -82,20 +90,31 @@ class Novelty(nn.Module):
 
     @torch.no_grad()
     def distances(self, batch: Batch) -> Tensor:  # [B]
-        gaps = torch.cdist(self.statistics(batch), self.known)
-        return gaps.topk(min(NEIGHBOURS, len(self.known)), dim=1, largest=False).values.mean(1)
+        """Rounded, so that a network is as far as a permuted one, and as itself in another batch."""
+        gaps = torch.cdist(self.statistics(batch), self.known, compute_mode=EXACT)
+        nearest = gaps.topk(min(NEIGHBOURS, len(self.known)), dim=1, largest=False).values
+        return nearest.mean(1).float().to(self.known)
 
     def judge(self, batch: Batch, accuracies: Tensor) -> list[Strangeness]:
         """`accuracies` are those that are predicted. [B]"""
         distances = self.distances(batch)
         nearer = torch.searchsorted(self.usual, distances) / max(1, len(self.usual))
-        unknown = {
-            member: tuple(self.statistics.unknown(stack))
-            for stack in batch.stacks
-            for member in stack.members
-        }
+        kinds = {}
+        for stack in batch.stacks:
+            kinds |= dict.fromkeys(stack.members, self._other_kinds(stack))
         judged = zip(distances.tolist(), nearer.tolist(), self.imprint.judge(batch, accuracies), strict=True)
         return [
-            Strangeness(distance, 1.0 if unknown[member] else share, unlike, unknown[member])
+            Strangeness(distance, 1.0 if any(kinds[member]) else share, unlike, *kinds[member])
             for member, (distance, share, unlike) in enumerate(judged)
         ]
+
+    def _other_kinds(self, stack: Stack) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Kinds of edges that these networks have and none of the zoo has, and the other way round."""
+        own = self.statistics.columns_of(stack)
+        everywhere = self.known.view(len(self.known), len(self.scales), -1)[..., -1].bool().all(0).tolist()
+        usual = [kind for kind, always in zip(self.scales, everywhere, strict=True) if always]
+        return _named(k for k in own if k not in self.scales), _named(k for k in usual if k not in own)
+
+
+def _named(columns: Iterable[str]) -> tuple[str, ...]:
+    return tuple(column.removeprefix("kind ") for column in columns)

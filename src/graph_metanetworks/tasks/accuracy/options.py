@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from importlib.util import find_spec
+from math import isfinite
 from typing import Any
 
 from graph_metanetworks.errors import TaskError
@@ -12,6 +14,7 @@ from graph_metanetworks.tasks.accuracy.module import Loss
 from graph_metanetworks.tasks.defaults import BATCH_SIZE, PATIENCE, ROUNDS, STEPS
 
 LOGGERS = ("csv", "tensorboard", "wandb")
+PACKAGES = ("tensorboard", "wandb")  # that loggers need, of the same names
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,10 @@ class Options:
         for name in ("steps", "rounds", "batch_size"):
             if getattr(self, name) < 1:
                 raise TaskError(f"{name} must be at least 1, not {getattr(self, name)}.")
+        if self.learning_rate is not None and not (self.learning_rate > 0 and isfinite(self.learning_rate)):
+            raise TaskError(f"a learning rate must be positive, such as 1e-3, not {self.learning_rate:g}.")
+        if self.seed < 0:
+            raise TaskError(f"a seed must be 0 or more, not {self.seed}.")
         if self.steps % self.rounds:
             raise TaskError(
                 f"{self.steps} steps cannot be cut into {self.rounds} equal rounds: choose a multiple."
@@ -88,3 +95,9 @@ class Machine:
         unknown = [name for name in self.loggers if name not in LOGGERS]
         if unknown:
             raise TaskError(f"there is no logger {', '.join(unknown)}; there are {', '.join(LOGGERS)}.")
+        for name in self.loggers:
+            if name in PACKAGES and find_spec(name) is None:
+                raise TaskError(
+                    f"the logger {name} needs a package that is not installed: "
+                    f"pip install 'graph_metanetworks[{name}]'."
+                )

@@ -49,6 +49,7 @@ class Predictor:
     def load(cls, folder: str | Path) -> Predictor:
         folder = Path(folder)
         run = Run.load(folder)
+        _require_alike(run, folder)
         if run.result is None:
             raise TaskError(
                 f"the run in {folder} is not finished: repeat the gmn train command that started it."
@@ -63,14 +64,14 @@ class Predictor:
         novelty.make_tables(run.result["kinds"])
         calibration = reference.pop("calibration")
         try:
-            model.load_state_dict(weights)
+            model.double().load_state_dict(weights)
             novelty.load_state_dict({k.removeprefix("novelty."): v for k, v in reference.items()})
         except RuntimeError as error:
             raise TaskError(
                 f"the weights in {folder} do not fit {run.options['method']}, size {run.options['size']}, of "
                 f"this version; they were made by version {run.version}. Train anew. ({error})"
             ) from error
-        return cls(run, model.eval(), calibration, novelty)
+        return cls(run, model.eval(), calibration, novelty.double())
 
     @torch.no_grad()
     def __call__(self, batch: Batch, *, level: float = LEVEL) -> list[Prediction]:
@@ -91,4 +92,25 @@ class Predictor:
 
     @torch.no_grad()
     def accuracies(self, batch: Batch) -> Tensor:  # [B]
-        return self.model(batch).squeeze(-1).sigmoid()
+        return accuracies_of(self.model, batch)
+
+
+@torch.no_grad()
+def accuracies_of(model: nn.Module, batch: Batch) -> Tensor:  # [B]
+    """What a model in float64 predicts, rounded to float32.
+
+    Sums depend on the order of neurons by 1e-15 or so. Rounding takes that away: permuted networks get the
+    same number.
+    """
+    return model(batch.to(torch.float64)).squeeze(-1).sigmoid().float()
+
+
+def _require_alike(run: Run, folder: Path) -> None:
+    """Versions that differ in more than their last number may compute otherwise."""
+    from graph_metanetworks import __version__
+
+    if run.version.split(".")[:2] != __version__.split(".")[:2]:
+        raise TaskError(
+            f"the run in {folder} was made by version {run.version} of graph_metanetworks, and this is "
+            f"version {__version__}: train again in another folder, or install version {run.version}."
+        )

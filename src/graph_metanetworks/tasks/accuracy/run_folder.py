@@ -81,8 +81,6 @@ class Run:
                 for name in sorted(ours.keys() | theirs.keys())
                 if ours.get(name) != theirs.get(name)
             ]
-        if self.version != other.version:
-            found.append(f"version of graph_metanetworks: {self.version}, not {other.version}")
         return found
 
 
@@ -93,6 +91,7 @@ def claim(folder: Path, asked: Run) -> Run:
         asked.save(folder)
         return asked
     there = Run.load(folder)
+    require_version(there, folder, asked.version)
     differences = there.differences(asked)
     if differences:
         raise TaskError(
@@ -102,14 +101,30 @@ def claim(folder: Path, asked: Run) -> Run:
     return there
 
 
-def require_free(folder: Path) -> None:
-    """A folder that holds no run must hold nothing else either; files of a run that was being copied may."""
-    ours = (MODEL, REFERENCE, PREDICTIONS, CURVE, CHECKPOINTS, LOGS, TUNING, LOCK)
+def require_free(folder: Path, *, tuned: bool = False) -> None:
+    """A folder that holds no run must hold nothing else either: names as ours may be a user's files.
+
+    When rates were tuned there, a run may be half copied: its files are copied again.
+    """
+    copied = (MODEL, REFERENCE, PREDICTIONS, CURVE, CHECKPOINTS, LOGS)
+    ours = [LOCK, TUNING] if tuned else [LOCK]
+    if tuned and any((folder / TUNING).glob(f"*/{RUN}")):
+        ours += copied
     others = sorted(path.name for path in folder.glob("*") if path.name not in ours)
     if others:
         raise TaskError(
             f"{folder} is not empty and holds no run ({', '.join(others[:3])}): nothing was changed. Choose "
             "another folder with --out."
+        )
+
+
+def require_version(run: Run, folder: Path, version: str) -> None:
+    """A run is gone on with by the version that started it."""
+    if run.version != version:
+        raise TaskError(
+            f"{folder} holds a run of version {run.version} of graph_metanetworks, and this is version "
+            f"{version}: nothing was changed. Choose another folder with --out, or install version "
+            f"{run.version} to go on with it."
         )
 
 

@@ -53,6 +53,10 @@ class Setting:
     def title(self) -> str:
         return "out of distribution" if self.percent is None else f"{self.name} % for training"
 
+    @property
+    def short(self) -> str:
+        return self.name if self.percent is None else f"{self.name} %"
+
     def split(self, table: pa.Table, usable: np.ndarray, seed: int) -> Split:
         """Split the usable networks (a mask) of a zoo with this table."""
         generator = np.random.default_rng(seed)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import logging
-import os
 import signal
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from importlib.util import find_spec
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -17,12 +15,13 @@ import torch
 from lightning.pytorch import LightningDataModule, Trainer
 from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger, WandbLogger
+from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from torch import nn
 from torch.utils.data import DataLoader
 
-from graph_metanetworks.errors import TaskError
+from graph_metanetworks.errors import Diverged, TaskError
 from graph_metanetworks.tasks.accuracy.callbacks import Bar, Curve, Point
-from graph_metanetworks.tasks.accuracy.data import InOrder, LabelledZoo, Rounds, loader
+from graph_metanetworks.tasks.accuracy.data import InOrder, LabelledZoo, Rounds, loader, require_shares
 from graph_metanetworks.tasks.accuracy.module import AccuracyModule
 from graph_metanetworks.tasks.accuracy.options import Machine, Options
 from graph_metanetworks.tasks.accuracy.run_folder import CHECKPOINTS, CURVE, LOGS
@@ -31,7 +30,11 @@ from graph_metanetworks.tasks.accuracy.splits import Split
 SCORE = "val_r2"
 BEST, LAST = "best.ckpt", "last.ckpt"
 CLIP = 1.0  # largest norm of a gradient
-PACKAGES = {"tensorboard": "tensorboard", "wandb": "wandb"}
+ADVICE = (
+    ".*does not have many workers.*",
+    ".*Checkpoint directory .* exists and is not empty.*",
+    ".*It is recommended to use .*sync_dist=True.*",
+)
 
 
 class AccuracyData(LightningDataModule):
@@ -60,6 +63,19 @@ class AccuracyData(LightningDataModule):
         return {"rank": self.trainer.global_rank, "world": self.trainer.world_size}
 
 
+def check_machine(options: Options, machine: Machine) -> None:
+    """Say what cannot work before a folder is claimed, and before other processes say it too."""
+    require_shares(options.batch_size, machine.devices * machine.nodes)
+    try:
+        with _calm():
+            Trainer(**_hardware(machine), logger=False, enable_checkpointing=False)
+    except (MisconfigurationException, ValueError) as error:
+        raise TaskError(
+            f"cannot train with --accelerator {machine.accelerator} --devices {machine.devices} here: "
+            f"{error} Choose cpu, or auto for what there is."
+        ) from error
+
+
 def fit_by_gradient(
     model: nn.Module, data: LabelledZoo, split: Split, options: Options, folder: Path, machine: Machine
 ) -> list[Point]:
@@ -68,7 +84,7 @@ def fit_by_gradient(
     if not is_over(points, options):
         points = _train(model, data, split, options, folder, machine)
     if not any(isfinite(point.val_r2) for point in points):
-        raise TaskError(
+        raise Diverged(
             f"training diverged: the validation score was never finite at learning rate {options.rate:g}. "
             "Try a smaller --learning-rate, or --tune."
         )
@@ -115,11 +131,7 @@ def _train(
         callbacks.append(Bar(options.method, options.steps))
     with _calm():
         trainer = Trainer(
-            accelerator=machine.accelerator,
-            devices=machine.devices,
-            num_nodes=machine.nodes,
-            # a batch may have no edge of some kind, so some parameters may have no gradient
-            strategy="ddp_find_unused_parameters_true" if machine.devices * machine.nodes > 1 else "auto",
+            **_hardware(machine),
             use_distributed_sampler=False,  # ours share batches out themselves
             max_epochs=options.rounds,
             gradient_clip_val=CLIP,
@@ -127,8 +139,6 @@ def _train(
             logger=_loggers(folder / LOGS, machine.loggers),
             log_every_n_steps=options.steps_per_round,
             num_sanity_val_steps=0,
-            enable_progress_bar=False,
-            enable_model_summary=False,
         )
         last = folder / CHECKPOINTS / LAST
         resumed = str(last) if last.exists() else None
@@ -138,6 +148,19 @@ def _train(
             signal.signal(signal.SIGINT, signal.default_int_handler)
             raise KeyboardInterrupt from error
     return curve.points
+
+
+def _hardware(machine: Machine) -> dict[str, Any]:
+    """What Lightning must know of a machine."""
+    return {
+        "accelerator": machine.accelerator,
+        "devices": machine.devices,
+        "num_nodes": machine.nodes,
+        # not one that looks for unused parameters: all have a gradient, whatever the batch
+        "strategy": "ddp" if machine.devices * machine.nodes > 1 else "auto",
+        "enable_progress_bar": False,
+        "enable_model_summary": False,
+    }
 
 
 def _early_stopping(options: Options) -> list[Callback]:
@@ -152,33 +175,26 @@ def _early_stopping(options: Options) -> list[Callback]:
 
 def _loggers(folder: Path, names: tuple[str, ...]) -> list[Logger]:
     makers: dict[str, Any] = {"csv": CSVLogger, "tensorboard": TensorBoardLogger, "wandb": WandbLogger}
-    for name in names:
-        if name in PACKAGES and find_spec(PACKAGES[name]) is None:
-            raise TaskError(
-                f"the logger {name} needs a package that is not installed: "
-                f"pip install 'graph_metanetworks[{name}]'."
-            )
     # the next version when a run is resumed: loggers do not append
     return [makers[name](save_dir=folder, name=name) for name in names]
 
 
 @contextmanager
 def _calm() -> Iterator[None]:
-    """Without Lightning's advice: it does not know that reading takes no time here."""
-    logger = logging.getLogger("lightning.pytorch")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
+    """Without Lightning's advice: it does not know that reading takes no time here.
+
+    Nor does it know that the scores of several processes have been put together.
+    """
+    loggers = [logging.getLogger(name) for name in ("lightning.pytorch", "lightning.fabric")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", ".*does not have many workers.*")
+            for advice in ADVICE:
+                warnings.filterwarnings("ignore", advice)
             warnings.filterwarnings("ignore", ".*treespec, LeafSpec.*is deprecated", FutureWarning)
-            warnings.filterwarnings("ignore", ".*Checkpoint directory .* exists and is not empty.*")
             yield
     finally:
-        logger.setLevel(level)
-
-
-def is_first_process() -> bool:
-    """Whether this is the process that keeps the run folder; Lightning starts the others with their rank."""
-    ranks = ("RANK", "SLURM_PROCID", "LOCAL_RANK", "NODE_RANK")
-    return all(int(os.environ.get(name, 0)) == 0 for name in ranks)
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

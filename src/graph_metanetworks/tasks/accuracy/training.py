@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
+from math import inf, isnan
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -18,13 +20,15 @@ from torch import Tensor, nn
 
 from graph_metanetworks.allocator import keep_freed_memory
 from graph_metanetworks.batch import Batch
-from graph_metanetworks.errors import TaskError
+from graph_metanetworks.errors import Diverged, StateDictMismatch, TaskError
 from graph_metanetworks.nn.baselines.boosting import BoostedStatNN
 from graph_metanetworks.tasks.accuracy import intervals
 from graph_metanetworks.tasks.accuracy.data import LabelledZoo
 from graph_metanetworks.tasks.accuracy.methods import as_metanetwork, count_parameters, find_method
 from graph_metanetworks.tasks.accuracy.novelty import Novelty
 from graph_metanetworks.tasks.accuracy.options import Machine, Options
+from graph_metanetworks.tasks.accuracy.predictor import accuracies_of
+from graph_metanetworks.tasks.accuracy.processes import in_step, is_first_process
 from graph_metanetworks.tasks.accuracy.run_folder import (
     LOCK,
     MODEL,
@@ -36,10 +40,11 @@ from graph_metanetworks.tasks.accuracy.run_folder import (
     claim,
     require_free,
     require_new,
+    require_version,
 )
 from graph_metanetworks.tasks.accuracy.scores import scores
 from graph_metanetworks.tasks.accuracy.splits import Setting, Split
-from graph_metanetworks.tasks.accuracy.trainer import fit_by_gradient, is_first_process
+from graph_metanetworks.tasks.accuracy.trainer import check_machine, fit_by_gradient
 from graph_metanetworks.zoo import checksum
 from graph_metanetworks.zoo.lock import locked
 
@@ -54,15 +59,21 @@ def train(data: LabelledZoo, out: Path, options: Options, machine: Machine | Non
     """
     keep_freed_memory()
     machine = machine or Machine()
+    if find_method(options.method).by_gradient:
+        check_machine(options, machine)
     split = Setting.parse(options.setting).split(data.networks.zoo.table, data.usable, options.seed)
     with ExitStack() as held:
         if is_first_process():
             held.enter_context(locked(out))
-            run = claim(out, describe(data, options))
-            require_new(run, out)
-        else:
-            run = Run.load(out)
-        model, seconds, curve = _fit(data, split, options, out, machine)
+            require_new(claim(out, describe(data, options)), out)
+        in_step()  # the others read what the first has claimed
+        run = Run.load(out)
+        try:
+            model, seconds, curve = _fit(data, split, options, out, machine)
+        except StateDictMismatch:  # nothing was trained: the folder is free for another method
+            if is_first_process():
+                (out / RUN).unlink()
+            raise
         if not is_first_process():
             return run
         result = _finish(model, data, split, options, out)
@@ -76,7 +87,7 @@ def train_or_load(data: LabelledZoo, out: Path, options: Options, machine: Machi
     asked = describe(data, options)
     if (out / RUN).exists():
         there = Run.load(out)
-        if there.is_finished and not there.differences(asked):
+        if there.is_finished and there.version == asked.version and not there.differences(asked):
             return there
     return train(data, out, options, machine)
 
@@ -90,23 +101,22 @@ def tune(
     rates: Sequence[float] = RATES,
 ) -> Run:
     """Train with each learning rate, in folders below `out`; the best by validation R² is copied."""
-    if (out / RUN).exists():
-        require_new(Run.load(out), out)
+    if not find_method(options.method).by_gradient:
+        raise TaskError(f"{options.method} has no learning rate to tune: train it without --tune.")
+    if options.learning_rate is not None:
         raise TaskError(
-            f"{out} holds an unfinished run without --tune: nothing was changed. Go on with it as it was "
-            "started, or choose another folder with --out."
+            f"--tune tries learning rates of its own ({', '.join(map(str, rates))}): give either --tune or "
+            f"--learning-rate {options.learning_rate:g}."
         )
-    require_free(out)
-    runs: dict[Path, Run] = {}
-    for rate in rates:
-        folder = out / TUNING / f"learning-rate-{rate:g}"
-        try:
-            runs[folder] = train_or_load(data, folder, replace(options, learning_rate=rate), machine)
-        except TaskError as error:
-            if "diverged" not in str(error):
-                raise
+    _require_untuned(out, describe(data, options).version)
+    folders = [out / TUNING / f"learning-rate-{rate:g}" for rate in rates]
+    for folder, rate in zip(folders, rates, strict=True):
+        with suppress(Diverged):
+            train_or_load(data, folder, replace(options, learning_rate=rate), machine)
+    in_step()  # the others read what the first has measured
+    runs = {folder: run for folder in folders if (run := Run.load(folder)).is_finished}
     if not runs:
-        raise TaskError(f"training diverged with every learning rate: {', '.join(map(str, rates))}.")
+        raise Diverged(f"training diverged with every learning rate: {', '.join(map(str, rates))}.")
     best = max(runs, key=lambda folder: validation_score(runs[folder]))
     if is_first_process():
         shutil.copytree(best, out, dirs_exist_ok=True, ignore=shutil.ignore_patterns(LOCK, RUN))
@@ -114,9 +124,23 @@ def tune(
     return runs[best]
 
 
+def _require_untuned(out: Path, version: str) -> None:
+    if not (out / RUN).exists():
+        return require_free(out, tuned=True)
+    there = Run.load(out)
+    require_version(there, out, version)
+    require_new(there, out)
+    raise TaskError(
+        f"{out} holds an unfinished run without --tune: nothing was changed. Go on with it as it was "
+        "started, or choose another folder with --out."
+    )
+
+
 def validation_score(run: Run) -> float:
+    """Of a finished run; a score that is not a number is worse than any."""
     assert run.result is not None
-    return float(run.result["scores"]["validation"]["r2"])
+    score = float(run.result["scores"]["validation"]["r2"])
+    return -inf if isnan(score) else score
 
 
 def describe(data: LabelledZoo, options: Options) -> Run:
@@ -152,7 +176,8 @@ def _fit(
     start = perf_counter()
     assert isinstance(model, BoostedStatNN)
     batches = Networks(data, split.train, options.batch_size)
-    features = torch.cat([model.statistics(batch) for batch in batches])
+    model.double()  # as predictors are: a number near a threshold is then on the same side of it
+    features = torch.cat([model.statistics(batch.to(torch.float64)) for batch in batches])
     model.grow(features, torch.from_numpy(data.labels[split.train]), seed=options.seed)
     return model, perf_counter() - start, {}
 
@@ -169,8 +194,8 @@ def _check_takes_all(model: nn.Module, data: LabelledZoo, split: Split) -> None:
 @torch.no_grad()
 def _finish(model: nn.Module, data: LabelledZoo, split: Split, options: Options, out: Path) -> dict[str, Any]:
     """Measure everything that is to be known of a trained model, and write it down."""
-    size = options.batch_size
-    predicted = {part: predict_all(model, data, own, size) for part, own in split.parts().items()}
+    size, exact = options.batch_size, deepcopy(model).double().eval()
+    predicted = {part: predict_all(exact, data, own, size) for part, own in split.parts().items()}
     true = {part: torch.from_numpy(data.labels[own]) for part, own in split.parts().items()}
     novelty = fitted_novelty(data, split, predicted, size)
     calibration = intervals.residuals(predicted["validation"], true["validation"])
@@ -189,20 +214,17 @@ def _finish(model: nn.Module, data: LabelledZoo, split: Split, options: Options,
 
 def fitted_novelty(data: LabelledZoo, split: Split, predicted: Mapping[str, Tensor], size: int) -> Novelty:
     """What the training zoo is like, to tell other networks from it."""
-    novelty = Novelty()
+    novelty = Novelty().double()
     train, validation = (Networks(data, part, size) for part in (split.train, split.validation))
     novelty.fit(train, validation)
     novelty.imprint.fit(train, predicted["train"], validation, predicted["validation"])
     return novelty
 
 
-@torch.no_grad()
 def predict_all(model: nn.Module, data: LabelledZoo, positions: np.ndarray, size: int) -> Tensor:  # [n]
-    """Predicted accuracies of networks of a zoo."""
-    model.eval()
-    return torch.cat(
-        [model(batch).squeeze(-1).sigmoid() for batch in Networks(data, positions, size)] or [torch.zeros(0)]
-    )
+    """Accuracies of networks of a zoo, as a predictor says them; `model` is in float64."""
+    found = [accuracies_of(model, batch) for batch in Networks(data, positions, size)]
+    return torch.cat(found or [torch.zeros(0)])
 
 
 @dataclass(frozen=True, eq=False)
