@@ -112,7 +112,7 @@ def _trained_elsewhere(
     data: LabelledZoo, recipe: ClassifierRecipe, positions: np.ndarray
 ) -> dict[int, Weights]:
     """As far as training did not diverge."""
-    other = type(recipe)(stripes(recipe), **_options(recipe))
+    other = type(recipe)(stripes(recipe), **_options(recipe) | {"flips": None})  # mirrored, they are others
     found = {}
     for position in positions.tolist():
         (trained,) = other.train([data.networks.zoo[position].config], [position], lambda share: None)
