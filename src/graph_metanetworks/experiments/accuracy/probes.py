@@ -112,7 +112,9 @@ def _trained_elsewhere(
     data: LabelledZoo, recipe: ClassifierRecipe, positions: np.ndarray
 ) -> dict[int, Weights]:
     """As far as training did not diverge."""
-    other = type(recipe)(stripes(recipe), **_options(recipe) | {"flips": None})  # mirrored, they are others
+    options = _options(recipe)
+    options["flips"] = False  # a mirrored stripe belongs to another class
+    other = type(recipe)(stripes(recipe), **options)
     found = {}
     for position in positions.tolist():
         (trained,) = other.train([data.networks.zoo[position].config], [position], lambda share: None)
