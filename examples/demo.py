@@ -30,7 +30,7 @@ console = Console(highlight=False)
 def demo(
     networks: Annotated[int, typer.Option(min=40, help="Networks of the zoo.")] = 240,
     epochs: Annotated[int, typer.Option(min=1, help="Epochs that each of them trains.")] = 5,
-    steps: Annotated[int, typer.Option(min=10, help="Steps of each metanetwork, a multiple of 10.")] = 360,
+    steps: Annotated[int, typer.Option(min=10, help="Steps of each metanetwork, a multiple of 10.")] = 600,
     out: Annotated[Path, typer.Option(help="Folder for everything.")] = Path("demo"),
 ) -> None:
     """Build a zoo, train every method on half of it, and show what came of it."""
