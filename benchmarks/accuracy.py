@@ -17,6 +17,7 @@ from time import perf_counter
 
 import torch
 
+from graph_metanetworks.allocator import keep_freed_memory
 from graph_metanetworks.table import Table
 from graph_metanetworks.tasks.accuracy import LabelledZoo, Options, TracedZoo, train
 from graph_metanetworks.tasks.accuracy.data import Rounds
@@ -119,6 +120,7 @@ def main() -> None:
         options = Options(**chosen, steps=asked.steps or STEPS)
         print(curve(data, options, asked.minutes).text(max_rows=100))
         return
+    keep_freed_memory()  # as training does
     options = Options(**chosen, steps=asked.steps or 20, rounds=1)
     print(measure(data, options).text())
 
