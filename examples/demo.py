@@ -11,6 +11,7 @@ from time import perf_counter
 from typing import Annotated
 
 import numpy as np
+import torch
 import typer
 from rich.console import Console
 from safetensors.torch import save_file
@@ -35,6 +36,7 @@ def demo(
 ) -> None:
     """Build a zoo, train every method on half of it, and show what came of it."""
     start = perf_counter()
+    torch.set_num_threads(1)  # networks are so small that threads would mostly wait for each other
     step("1", f"a zoo: {networks} CNNs on images of handwritten digits")
     zoo = gmn.zoo.build(VaryingCnns("digits", epochs=epochs), networks, out / "zoo", reference="varying-cnns")
     data = LabelledZoo(TracedZoo(zoo))
