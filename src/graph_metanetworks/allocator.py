@@ -14,7 +14,8 @@ def keep_freed_memory() -> bool:
     """Ask the C library not to hand freed memory back at once; whether it could be asked.
 
     By default every large tensor is fresh memory from the operating system, which fills it with zeros page by
-    page: a third to a half of the time of a training step, be it of a population or of a metanetwork.
+    page: half of the time of a step of a population, and up to a third of one of a metanetwork on a busy
+    machine.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
