@@ -9,7 +9,14 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+
+from graph_metanetworks.zoo import build
+from zoo_recipes import Regressors
+
+COUNT, SHARD = 60, 8
+make = partial(build, Regressors(), COUNT, workers=1, shard_size=SHARD, quiet=True)
 
 
 def contents(folder: Path) -> dict[str, bytes]:

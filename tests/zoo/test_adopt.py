@@ -3,29 +3,12 @@
 import os
 import shutil
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import pytest
 
-from graph_metanetworks.zoo import build
 from graph_metanetworks.zoo.check import check
-from zoo_folders import contents
-from zoo_recipes import Regressors
-
-make = partial(build, Regressors(), 60, workers=1, shard_size=8, quiet=True)
-
-
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("undisturbed")
-    make(folder)
-    return folder
-
-
-@pytest.fixture
-def zoo(undisturbed: Path, tmp_path: Path) -> Path:
-    return shutil.copytree(undisturbed, tmp_path / "zoo")
+from zoo_folders import contents, make
 
 
 def truncate(path: Path) -> None:

@@ -17,24 +17,10 @@ import pytest
 from graph_metanetworks.errors import ZooError
 from graph_metanetworks.zoo import Zoo, build
 from graph_metanetworks.zoo.check import check
-from zoo_folders import contents, fork, in_child
+from zoo_folders import COUNT, SHARD, contents, fork, in_child, make
 from zoo_recipes import Regressors
 
-COUNT, SHARD = 60, 8
-make = partial(build, Regressors(), COUNT, workers=1, shard_size=SHARD, quiet=True)
 make_slowly = partial(build, Regressors(pause=0.03), COUNT, workers=1, shard_size=SHARD, quiet=True)
-
-
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("undisturbed")
-    make(folder)
-    return folder
-
-
-@pytest.fixture
-def zoo(undisturbed: Path, tmp_path: Path) -> Path:
-    return shutil.copytree(undisturbed, tmp_path / "zoo")
 
 
 # kill -9

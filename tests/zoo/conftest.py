@@ -1,0 +1,20 @@
+"""A zoo that nothing has happened to, and copies of it to disturb."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from zoo_folders import make
+
+
+@pytest.fixture(scope="session")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("undisturbed")
+    make(folder)
+    return folder
+
+
+@pytest.fixture
+def zoo(undisturbed: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(undisturbed, tmp_path / "zoo")
