@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 import graph_metanetworks as gmn
-from graph_metanetworks.graph import block_position
+from graph_metanetworks.graph.parts import block_position
 from traced import traced
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import graph_metanetworks as gmn
 from graph_metanetworks import testing
-from graph_metanetworks.elements import Elements
+from graph_metanetworks.graph.elements import Elements
 from graph_metanetworks.symmetry.axes import free
 from graph_metanetworks.symmetry.group import Symmetry
 from traced import traced

@@ -13,7 +13,6 @@ from matplotlib.path import Path as Curve
 from torch import nn
 
 import graph_metanetworks as gmn
-from graph_metanetworks.block_ends import BlockEnds
 from graph_metanetworks.plot import level_of_detail
 from graph_metanetworks.plot.columns import arrange
 from graph_metanetworks.plot.curves import rank_parallel
@@ -141,7 +140,7 @@ def test_the_outline_shows_every_group_and_every_block(name):
     graph = traced(name).graph
     picture = outline(graph, fold=False)
     assert len(picture.boxes) + sum(len(box.parameters) for box in picture.boxes) == len(graph.groups)
-    ends = BlockEnds(graph)
+    ends = graph.block_ends
     shown = {box.group for box in picture.boxes}
     expected = {
         (source, target, block.kind)

@@ -6,7 +6,7 @@ from torch_geometric.data import Batch, Data
 from torch_geometric.loader import DataLoader
 
 import graph_metanetworks as gmn
-from graph_metanetworks.pyg import from_pyg
+from graph_metanetworks.graph.pyg import from_pyg
 from traced import traced
 
 NAMES = ["mlp-relu", "cnn-2d-batch-norm", "attention-packed-qkv", "lstm", "language-model-tied-embedding"]

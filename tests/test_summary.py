@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import graph_metanetworks as gmn
-from graph_metanetworks.summary import summary, summary_html
+from graph_metanetworks.graph.summary import summary, summary_html
 from graph_metanetworks.table import WIDTH, Table
 from traced import traced
 

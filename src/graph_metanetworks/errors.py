@@ -19,6 +19,10 @@ class StateDictMismatch(TraceError):
     """A state dict or an edge vector does not belong to this parameter graph."""
 
 
+class StorageError(ValueError):
+    """A folder is in use by another process, or cannot be written to."""
+
+
 class ZooError(ValueError):
     """A zoo cannot be built, opened or read; the message says why and what to do."""
 

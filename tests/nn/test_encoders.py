@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import graph_metanetworks as gmn
-from graph_metanetworks.trace.rules.pointwise import ACTIVATIONS
+from graph_metanetworks.trace.interpret.rules.pointwise import ACTIVATIONS
 from menagerie import MENAGERIE
 from traced import traced
 

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 import graph_metanetworks as gmn
 from graph_metanetworks.nn import metanetwork
-from graph_metanetworks.nn.engine import stream
+from graph_metanetworks.nn import streaming as stream
 from graph_metanetworks.nn.engine import workers as engine_workers
-from graph_metanetworks.nn.engine.run import BLOCKS
+from graph_metanetworks.nn.panel_run import BLOCKS
 from permuted import weights
 from traced import traced
 

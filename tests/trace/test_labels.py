@@ -2,7 +2,15 @@
 
 import torch
 
-from graph_metanetworks.trace.labels import View, canonical, compact, lay_along, pairs, pattern, varies
+from graph_metanetworks.trace.interpret.labels import (
+    View,
+    canonical,
+    compact,
+    lay_along,
+    pairs,
+    pattern,
+    varies,
+)
 
 CHANNELS = torch.arange(4).view(1, 4, 1)
 

@@ -8,7 +8,13 @@ from torch import Tensor, nn
 
 import graph_metanetworks as gmn
 from graph_metanetworks import testing
-from graph_metanetworks.trace.registry import RULES, find_rule, functional_name, has_rule, operation_name
+from graph_metanetworks.trace.interpret.registry import (
+    RULES,
+    find_rule,
+    functional_name,
+    has_rule,
+    operation_name,
+)
 
 aten = torch.ops.aten
 
@@ -118,8 +124,8 @@ X = torch.linspace(-1, 1, 20).view(4, 5).sin()
 def taught() -> Iterator[None]:
     """Rules for both operations, in terms of ours."""
     from graph_metanetworks.symmetry.axes import cut
-    from graph_metanetworks.trace.rules.pointwise import pointwise
-    from graph_metanetworks.trace.rules.reduction import reduced
+    from graph_metanetworks.trace.interpret.rules.pointwise import pointwise
+    from graph_metanetworks.trace.interpret.rules.reduction import reduced
 
     gmn.rule("gmn_registry_test::swish")(pointwise)
 

@@ -11,8 +11,8 @@ from torch import nn
 
 import graph_metanetworks as gmn
 from graph_metanetworks import testing
-from graph_metanetworks.trace.registry import RULES, functional_name
-from graph_metanetworks.trace.tape import Tape
+from graph_metanetworks.trace.interpret.registry import RULES, functional_name
+from graph_metanetworks.trace.record.tape import Tape
 from menagerie import HANDWRITTEN
 from operations import OPERATIONS
 

@@ -11,7 +11,8 @@ import torch
 
 import graph_metanetworks as gmn
 from graph_metanetworks.errors import ZooError
-from graph_metanetworks.zoo import Zoo, build, checksum
+from graph_metanetworks.storage import checksum
+from graph_metanetworks.zoo import Zoo, build
 from graph_metanetworks.zoo.description import Description
 from graph_metanetworks.zoo.plan import draw
 from graph_metanetworks.zoo.recipe import Trained, network_seed

@@ -14,7 +14,7 @@ from time import monotonic, sleep
 
 import pytest
 
-from graph_metanetworks.errors import ZooError
+from graph_metanetworks.errors import StorageError, ZooError
 from graph_metanetworks.zoo import Zoo, build
 from graph_metanetworks.zoo.check import check
 from zoo_folders import COUNT, SHARD, contents, fork, in_child, make
@@ -186,7 +186,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.skipif(shutil.which("mount") is None, reason="there is no mount")
 def test_a_full_disk(small_disk: Path, undisturbed: Path) -> None:
-    with pytest.raises(ZooError, match=r"the disk is full. Finished shards are safe: make room"):
+    with pytest.raises(StorageError, match=r"the disk is full. What was finished is safe: make room"):
         make(small_disk)
     report = check(small_disk)
     assert 0 < report.networks < COUNT and not report.problems
@@ -283,7 +283,7 @@ def test_a_second_process_is_refused(tmp_path: Path, undisturbed: Path) -> None:
     first = fork(lambda: make_slowly(tmp_path))
     while not (tmp_path / "zoo.json").exists():
         sleep(0.005)
-    with pytest.raises(ZooError, match=f"is being built by process {first} on "):
+    with pytest.raises(StorageError, match=f"is in use by process {first} on "):
         make(tmp_path)
     assert os.waitstatus_to_exitcode(os.waitpid(first, 0)[1]) == 0
     assert contents(tmp_path) == contents(undisturbed)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graph_metanetworks.zoo.durable import append_durably
+from graph_metanetworks.storage.atomic import append_durably
 from graph_metanetworks.zoo.manifest import NAME, Record, damaged_lines, read_manifest, rewrite_manifest
 
 RECORDS = [

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from graph_metanetworks import __version__
+from graph_metanetworks._version import __version__
 from graph_metanetworks.cli.experiment import app as experiment
 from graph_metanetworks.cli.predict import predict
 from graph_metanetworks.cli.symmetry import symmetry

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from torch import nn
 
-from graph_metanetworks.batch import Batch, collate
 from graph_metanetworks.cli.checkpoint import load_checkpoint
 from graph_metanetworks.cli.example import Example
 from graph_metanetworks.cli.train import say
 from graph_metanetworks.errors import TaskError
+from graph_metanetworks.graph.batch import Batch, collate
 from graph_metanetworks.tasks.traced_zoo import TracedZoo, is_finite
 from graph_metanetworks.trace.tracer import trace
 from graph_metanetworks.zoo.description import NAME as ZOO_FILE

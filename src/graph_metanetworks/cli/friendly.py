@@ -8,8 +8,9 @@ from contextlib import contextmanager
 import typer
 from rich.console import Console
 
-from graph_metanetworks.errors import TaskError, TraceError, ZooError
-from graph_metanetworks.plot.canvas import UnknownSuffix
+from graph_metanetworks.errors import StorageError, TaskError, TraceError, ZooError
+from graph_metanetworks.extras import MissingExtra
+from graph_metanetworks.plot.formats import UnknownSuffix
 
 
 @contextmanager
@@ -17,7 +18,7 @@ def friendly_errors(*, debug: bool) -> Iterator[None]:
     """Print our own errors in red and exit with 1; with `debug`, let them through."""
     try:
         yield
-    except (TraceError, ZooError, TaskError, UnknownSuffix) as error:
+    except (TraceError, ZooError, TaskError, StorageError, MissingExtra, UnknownSuffix) as error:
         if debug:
             raise
         console = Console(stderr=True, highlight=False)

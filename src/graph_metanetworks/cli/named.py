@@ -12,7 +12,7 @@ from graph_metanetworks.cli.example import Example, parse_example
 from graph_metanetworks.cli.guess import guess_example
 from graph_metanetworks.cli.target import load_network, parse_keyword, parse_literal
 from graph_metanetworks.errors import TraceError
-from graph_metanetworks.graph import ParameterGraph
+from graph_metanetworks.graph.parameter_graph import ParameterGraph
 from graph_metanetworks.trace.tracer import Tracer
 
 

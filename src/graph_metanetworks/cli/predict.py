@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.progress import track
 
-from graph_metanetworks.batch import Batch
 from graph_metanetworks.cli.example import parse_example
 from graph_metanetworks.cli.friendly import friendly_errors
 from graph_metanetworks.cli.guess import guess_example
 from graph_metanetworks.cli.target import load_network, parse_keyword, parse_literal
 from graph_metanetworks.cli.train import say
 from graph_metanetworks.errors import TaskError
+from graph_metanetworks.graph.batch import Batch
 from graph_metanetworks.table import Table
 
 if TYPE_CHECKING:

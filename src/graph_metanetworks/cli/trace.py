@@ -14,12 +14,12 @@ from graph_metanetworks.cli import options
 from graph_metanetworks.cli.checkpoint import load_checkpoint
 from graph_metanetworks.cli.friendly import friendly_errors
 from graph_metanetworks.cli.named import named_network, traced_on
-from graph_metanetworks.describe import describe
 from graph_metanetworks.errors import TraceError
-from graph_metanetworks.graph import ParameterGraph
+from graph_metanetworks.graph.description import describe
+from graph_metanetworks.graph.parameter_graph import ParameterGraph
+from graph_metanetworks.graph.summary import summary
 from graph_metanetworks.plot import plot as draw
-from graph_metanetworks.plot.canvas import check_suffix
-from graph_metanetworks.summary import summary
+from graph_metanetworks.plot.formats import check_suffix
 from graph_metanetworks.trace.tracer import Tracer
 
 

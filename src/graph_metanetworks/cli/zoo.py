@@ -14,7 +14,7 @@ from typer.core import TyperCommand
 from graph_metanetworks.cli.friendly import friendly_errors
 from graph_metanetworks.cli.recipe_options import options_text, parse_options
 from graph_metanetworks.errors import ZooError
-from graph_metanetworks.plot.canvas import check_suffix
+from graph_metanetworks.plot.formats import check_suffix
 from graph_metanetworks.table import WIDTH
 from graph_metanetworks.zoo.build import build as build_zoo
 from graph_metanetworks.zoo.check import check as check_zoo

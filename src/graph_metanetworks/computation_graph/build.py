@@ -14,10 +14,10 @@ from graph_metanetworks.computation_graph.contraction import contract, renumbere
 from graph_metanetworks.computation_graph.graph import ComputationGraph
 from graph_metanetworks.computation_graph.rules import ZEROS, Call, run
 from graph_metanetworks.errors import TooLarge, TraceError, UnsupportedOperation, UnusedParameters
-from graph_metanetworks.graph import Parameter
-from graph_metanetworks.trace.checks import check
-from graph_metanetworks.trace.tape import Escape, Operation, Tape, WatchEscapes, plain_kernels, refs
-from graph_metanetworks.trace.untouched import untouched
+from graph_metanetworks.graph.parts import Parameter
+from graph_metanetworks.trace.record.checks import check
+from graph_metanetworks.trace.record.tape import Escape, Operation, Tape, WatchEscapes, plain_kernels, refs
+from graph_metanetworks.trace.record.untouched import untouched
 
 MAX_EDGES = 200_000
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from graph_metanetworks.computation_graph.graph import IDENTITY, Kind, Layer, Pointwise, first_elements
-from graph_metanetworks.graph import Parameter
+from graph_metanetworks.graph.parts import Parameter
 
 NOTHING = -1  # the label of a zero that no neuron stands for, such as padding
 FIRST_ELEMENT = -2  # element e of the parameters, laid end to end, has the label -2 - e

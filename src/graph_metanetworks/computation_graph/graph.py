@@ -14,11 +14,13 @@ import torch
 from torch import Tensor
 
 from graph_metanetworks.computation_graph.conditions import Conditions
+from graph_metanetworks.computation_graph.network import as_network
 from graph_metanetworks.errors import StateDictMismatch
-from graph_metanetworks.graph import Parameter
+from graph_metanetworks.extras import optional_imports
+from graph_metanetworks.graph.parts import Parameter
 
 if TYPE_CHECKING:
-    from graph_metanetworks.graph import ParameterGraph
+    from graph_metanetworks.graph.parameter_graph import ParameterGraph
 
 Kind = Literal["input", "hidden", "output", "bias"]
 
@@ -255,14 +257,12 @@ class ComputationGraph:
 
     def as_network(self) -> tuple[ParameterGraph, dict[str, Tensor]]:
         """The graph and its weights as metanetworks take them: `gmn.collate([graph.as_network()])`."""
-        from graph_metanetworks.computation_graph.network import as_network
-
         return as_network(self)
 
     def plot(self, path: str | Path) -> Path:
         """Draw the graph to a file; edges of one colour share a weight."""
-        from graph_metanetworks.plot.computation import draw_computation
-
+        with optional_imports():  # it imports matplotlib
+            from graph_metanetworks.plot.computation import draw_computation
         return draw_computation(self, path)
 
     def __repr__(self) -> str:

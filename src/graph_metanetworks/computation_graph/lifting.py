@@ -16,7 +16,8 @@ from torch import Tensor
 
 from graph_metanetworks.computation_graph.graph import ComputationGraph
 from graph_metanetworks.errors import TraceError
-from graph_metanetworks.graph import Parameter, ParameterGraph
+from graph_metanetworks.graph.parameter_graph import ParameterGraph
+from graph_metanetworks.graph.parts import Parameter
 
 UNKNOWN = -1
 

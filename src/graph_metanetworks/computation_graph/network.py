@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
 
-from graph_metanetworks.computation_graph.graph import ComputationGraph
-from graph_metanetworks.elements import Elements
-from graph_metanetworks.graph import EdgeBlock, NodeGroup, Parameter, ParameterGraph
+from graph_metanetworks.graph.elements import Elements
+from graph_metanetworks.graph.parameter_graph import ParameterGraph
+from graph_metanetworks.graph.parts import EdgeBlock, NodeGroup, Parameter
 from graph_metanetworks.symmetry.axes import fixed
 from graph_metanetworks.symmetry.group import Symmetry
+
+if TYPE_CHECKING:
+    from graph_metanetworks.computation_graph.graph import ComputationGraph
 
 KINDS = {"input": "input", "hidden": "neuron", "output": "output", "bias": "linear bias"}
 CONSTANTS = "constants"  # the name that constants other than 1 have among the weights

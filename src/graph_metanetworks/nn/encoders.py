@@ -8,8 +8,9 @@ from math import pi
 import torch
 from torch import Tensor, nn
 
-from graph_metanetworks.batch import Batch
-from graph_metanetworks.graph import MAX_POSITIONS, ParameterGraph
+from graph_metanetworks.graph.batch import Batch
+from graph_metanetworks.graph.parameter_graph import ParameterGraph
+from graph_metanetworks.graph.parts import MAX_POSITIONS
 from graph_metanetworks.nn.engine.panel import Panel
 from graph_metanetworks.nn.engine.scratch import room
 from graph_metanetworks.nn.mlp import add_product

@@ -9,13 +9,12 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from graph_metanetworks.batch import Batch
+from graph_metanetworks.graph.batch import Batch
 from graph_metanetworks.nn import pretrained
 from graph_metanetworks.nn.encoders import EdgeEncoder, NodeEncoder
-from graph_metanetworks.nn.engine.run import BLOCKS, in_order, run_panels
-from graph_metanetworks.nn.engine.stream import streaming
 from graph_metanetworks.nn.grit import Grit
 from graph_metanetworks.nn.message_passing import Aggregation, MessagePassing
+from graph_metanetworks.nn.panel_run import BLOCKS, in_order, run_panels
 from graph_metanetworks.nn.readouts import (
     AttentionPooling,
     EachEdge,
@@ -27,6 +26,7 @@ from graph_metanetworks.nn.readouts import (
     Readout,
 )
 from graph_metanetworks.nn.state import Links, State
+from graph_metanetworks.nn.streaming import streaming
 from graph_metanetworks.nn.tensor_readout import MeanByTensor, TensorMeans
 from graph_metanetworks.nn.vocabulary import Vocabulary
 

@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
-from graph_metanetworks.graph import ParameterGraph
+from graph_metanetworks.graph.parameter_graph import ParameterGraph
 from graph_metanetworks.nn.state import Links, State
 
 MAX_NODES = 5_000

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from graph_metanetworks.batch import Batch
+from graph_metanetworks.graph.batch import Batch
 from graph_metanetworks.nn.engine.panel import Panel
 from graph_metanetworks.nn.mlp import Mlp, product
 from graph_metanetworks.nn.norm import RmsNorm, normed

@@ -10,8 +10,8 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from graph_metanetworks.batch import Batch
-from graph_metanetworks.graph import ParameterGraph
+from graph_metanetworks.graph.batch import Batch
+from graph_metanetworks.graph.parameter_graph import ParameterGraph
 from graph_metanetworks.nn.engine.panel import Panel, arrange
 
 

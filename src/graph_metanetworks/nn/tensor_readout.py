@@ -8,7 +8,7 @@ from itertools import accumulate
 import torch
 from torch import Tensor, nn
 
-from graph_metanetworks.batch import Batch
+from graph_metanetworks.graph.batch import Batch
 from graph_metanetworks.nn.engine.panel import Panel
 from graph_metanetworks.nn.mlp import Mlp
 from graph_metanetworks.nn.norm import normed

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from graph_metanetworks.errors import TraceError
-from graph_metanetworks.graph import EdgeBlock, ParameterGraph
+from graph_metanetworks.graph.parameter_graph import ParameterGraph
+from graph_metanetworks.graph.parts import EdgeBlock
 
 NORMS = ("batch norm", "instance norm", "layer norm", "group norm", "rms norm")
 NORM_KINDS = tuple(f"{norm} {part}" for norm in NORMS for part in ("scale", "shift", "mean", "variance"))

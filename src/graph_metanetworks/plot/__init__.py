@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from torch import Tensor
 
-from graph_metanetworks.graph import ParameterGraph
-from graph_metanetworks.plot.canvas import check_suffix
-from graph_metanetworks.plot.groups import draw_groups
-from graph_metanetworks.plot.neurons import draw_neurons
+from graph_metanetworks.extras import optional_imports
+from graph_metanetworks.plot.formats import check_suffix
+
+if TYPE_CHECKING:
+    from graph_metanetworks.graph.parameter_graph import ParameterGraph
 
 __all__ = ["Detail", "plot"]
 
@@ -42,6 +43,9 @@ def plot(
     True
     """
     path = check_suffix(path)
+    with optional_imports():  # they import matplotlib
+        from graph_metanetworks.plot.groups import draw_groups
+        from graph_metanetworks.plot.neurons import draw_neurons
     level = level_of_detail(graph) if detail == "auto" else detail
     if level == "neurons":
         return draw_neurons(graph, weights).save(path)

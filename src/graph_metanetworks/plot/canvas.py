@@ -12,14 +12,9 @@ from matplotlib.figure import Figure
 
 from graph_metanetworks.plot.palette import GREY, INK
 
-SUFFIXES = (".svg", ".png", ".pdf")
 MARGIN = 0.3
 TITLE = 0.62  # height of the title
 LARGEST = 30_000  # pixels of a side of a png
-
-
-class UnknownSuffix(ValueError):
-    """The name of a picture does not say which format to write."""
 
 
 class Canvas:
@@ -50,12 +45,3 @@ class Canvas:
         with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": path.stem}):
             self.figure.savefig(path, dpi=dpi, metadata=dated.get(path.suffix.lower()))
         return path
-
-
-def check_suffix(path: str | Path) -> Path:
-    path = Path(path)
-    if path.suffix.lower() not in SUFFIXES:
-        raise UnknownSuffix(
-            f"cannot draw to '{path}': the name must end in {', '.join(SUFFIXES)}, which says what to write."
-        )
-    return path

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from colorsys import hls_to_rgb
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.collections import EllipseCollection, LineCollection
 from matplotlib.colors import to_hex
 
-from graph_metanetworks.computation_graph.graph import ComputationGraph, Layer
-from graph_metanetworks.plot.canvas import Canvas, check_suffix
+from graph_metanetworks.plot.canvas import Canvas
+from graph_metanetworks.plot.formats import check_suffix
 from graph_metanetworks.plot.legend import Entry, Legend
 from graph_metanetworks.plot.palette import GREY, node_colour
+
+if TYPE_CHECKING:
+    from graph_metanetworks.computation_graph.graph import ComputationGraph, Layer
 
 MAX_EDGES = 2500  # more than these are unreadable
 MAX_NAMES = 12  # weights that are named in the legend

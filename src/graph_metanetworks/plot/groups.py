@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from matplotlib.patches import Circle, FancyArrowPatch, FancyBboxPatch
 from matplotlib.path import Path
 
-from graph_metanetworks.graph import ParameterGraph
 from graph_metanetworks.plot.canvas import Canvas
 from graph_metanetworks.plot.columns import arrange
 from graph_metanetworks.plot.legend import Entry, Legend
@@ -15,6 +16,9 @@ from graph_metanetworks.plot.outline import Arrow, Box, Outline, outline
 from graph_metanetworks.plot.palette import GREY, INK, edge_colour, node_colour, tint
 from graph_metanetworks.plot.routes import BOX, TALL, Router
 from graph_metanetworks.table import shortened
+
+if TYPE_CHECKING:
+    from graph_metanetworks.graph.parameter_graph import ParameterGraph
 
 
 def draw_groups(graph: ParameterGraph, *, fold: bool) -> Canvas:

@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from math import log
+from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.collections import EllipseCollection, PathCollection
 from matplotlib.patches import PathPatch
 from torch import Tensor
 
-from graph_metanetworks.block_ends import BlockEnds
-from graph_metanetworks.graph import NodeGroup, ParameterGraph
 from graph_metanetworks.plot.canvas import Canvas
 from graph_metanetworks.plot.curves import Points, control_points, curves, each_curve, rank_parallel
 from graph_metanetworks.plot.legend import Entry, Legend
 from graph_metanetworks.plot.palette import GREY, NEGATIVE, POSITIVE, edge_colour, node_colour
 from graph_metanetworks.table import shortened
+
+if TYPE_CHECKING:
+    from graph_metanetworks.graph.parameter_graph import ParameterGraph
+    from graph_metanetworks.graph.parts import NodeGroup
 
 TALLEST = 7.0  # inches of the fullest column
 LABEL, BELOW = 0.24, 0.1  # room above a group for its name, and above the nodes of biases and the like
@@ -25,7 +28,7 @@ WIDEST = 11.0
 
 
 def draw_neurons(graph: ParameterGraph, weights: Mapping[str, Tensor] | None = None) -> Canvas:
-    own = BlockEnds(graph).parameter_nodes
+    own = graph.block_ends.parameter_nodes
     columns = _columns(graph, own)
     spacing = _spacing(columns)
     height = max(_height(column, own, spacing) for column in columns)

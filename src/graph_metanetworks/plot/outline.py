@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from graph_metanetworks.block_ends import BlockEnds
-from graph_metanetworks.graph import NodeGroup, ParameterGraph
 from graph_metanetworks.plot.repeats import fold_repeats
+
+if TYPE_CHECKING:
+    from graph_metanetworks.graph.block_ends import BlockEnds
+    from graph_metanetworks.graph.parameter_graph import ParameterGraph
+    from graph_metanetworks.graph.parts import NodeGroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +40,7 @@ class Outline:
 
 def outline(graph: ParameterGraph, *, fold: bool) -> Outline:
     """Boxes in order of depth. With `fold`, layers that repeat are one layer."""
-    ends = BlockEnds(graph)
+    ends = graph.block_ends
     first = fold_repeats(graph) if fold else {group: group for group in graph.groups}
     joined = [(block, *pair) for block in graph.blocks for pair in ends.pairs(block)]
     feeds = _feeds(ends, ((source, target) for _, source, target in joined))

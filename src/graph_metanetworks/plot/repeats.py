@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from itertools import groupby
+from typing import TYPE_CHECKING
 
-from graph_metanetworks.graph import NodeGroup, ParameterGraph
+if TYPE_CHECKING:
+    from graph_metanetworks.graph.parameter_graph import ParameterGraph
+    from graph_metanetworks.graph.parts import NodeGroup
+
 
 Parts = tuple[str, ...]  # of a module path
 

@@ -19,7 +19,7 @@ from graph_metanetworks.symmetry.matching import Matching, Pair, Tree, trees
 from graph_metanetworks.symmetry.pieces import is_free, pieces
 
 if TYPE_CHECKING:
-    from graph_metanetworks.graph import ParameterGraph
+    from graph_metanetworks.graph.parameter_graph import ParameterGraph
     from graph_metanetworks.symmetry.group import Symmetry
 
 SMALLEST_GAIN = 1e-9  # of a step, relative to the norms of the two networks

@@ -23,7 +23,7 @@ from graph_metanetworks.symmetry.axes import Axis, ordered_parents
 from graph_metanetworks.symmetry.pieces import Piece, is_free, pieces
 
 if TYPE_CHECKING:
-    from graph_metanetworks.graph import ParameterGraph
+    from graph_metanetworks.graph.parameter_graph import ParameterGraph
     from graph_metanetworks.symmetry.group import Symmetry
 
 Colours = dict[Axis, NDArray[np.uint64]]  # [*sizes of the axes it depends on, size]

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from graph_metanetworks.graph import EdgeBlock, block_position, group_index
+from graph_metanetworks.graph.parts import EdgeBlock, block_position, group_index
 from graph_metanetworks.symmetry.axes import size
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from graph_metanetworks.symmetry.factors import Factor, Fixed, Place
 from graph_metanetworks.table import WIDTH, listed
 
 if TYPE_CHECKING:
-    from graph_metanetworks.graph import NodeGroup
+    from graph_metanetworks.graph.parts import NodeGroup
     from graph_metanetworks.symmetry.group import Symmetry
 
 SMALL = log(1e6)  # below this the order is printed exactly

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from graph_metanetworks.symmetry.axes import Axis, ordered_parents, parents, variables
 
 if TYPE_CHECKING:
-    from graph_metanetworks.graph import NodeGroup
+    from graph_metanetworks.graph.parts import NodeGroup
     from graph_metanetworks.symmetry.group import Symmetry
 
 Place = tuple[str, int]  # a parameter, and one of its dimensions

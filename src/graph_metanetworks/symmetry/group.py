@@ -14,10 +14,12 @@ from torch import Tensor
 
 from graph_metanetworks.symmetry.automorphism import Automorphism
 from graph_metanetworks.symmetry.axes import Axis, Dim, ordered_parents, parents, variables
+from graph_metanetworks.symmetry.edges import is_automorphism
+from graph_metanetworks.symmetry.explain import explain, order_text
 from graph_metanetworks.symmetry.factors import Factor, Fixed, factors, fixed_axes
 
 if TYPE_CHECKING:
-    from graph_metanetworks.graph import EdgeBlock, NodeGroup
+    from graph_metanetworks.graph.parts import EdgeBlock, NodeGroup
 
 
 @dataclass(frozen=True)
@@ -69,10 +71,13 @@ class Symmetry:
         """The number of permutations, exactly; for a large network it has millions of digits."""
         return prod(factorial(v.size) ** prod(p.size for p in parents(v)) for v in self.variables)
 
+    @property
+    def order_text(self) -> str:
+        """The number of permutations: exact if it is small, else a power of ten."""
+        return order_text(self)
+
     def explain(self) -> str:
         """The factors, and what is fixed and why, as text."""
-        from graph_metanetworks.symmetry.explain import explain
-
         return explain(self)
 
     def __repr__(self) -> str:
@@ -116,8 +121,6 @@ class Symmetry:
         Weights do not matter. Automorphisms outside this group are recognised too: two parallel branches of
         the same layers may change places.
         """
-        from graph_metanetworks.symmetry.edges import is_automorphism
-
         return is_automorphism(self, permutation)
 
 

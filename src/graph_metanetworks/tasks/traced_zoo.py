@@ -10,9 +10,9 @@ import torch
 from rich.progress import track
 from torch import Tensor
 
-from graph_metanetworks.batch import Batch, collate
 from graph_metanetworks.errors import TraceError, ZooError
-from graph_metanetworks.graph import ParameterGraph
+from graph_metanetworks.graph.batch import Batch, collate
+from graph_metanetworks.graph.parameter_graph import ParameterGraph
 from graph_metanetworks.trace.tracer import trace
 from graph_metanetworks.zoo.zoo import Zoo, ZooNetwork
 

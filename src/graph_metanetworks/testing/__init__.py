@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import nn
 
-from graph_metanetworks.graph import ParameterGraph
+from graph_metanetworks.graph.parameter_graph import ParameterGraph
 from graph_metanetworks.testing.automorphism import assert_automorphism
 from graph_metanetworks.testing.function import KeepDouble, assert_function_kept
 from graph_metanetworks.testing.metanetworks import assert_equivariant

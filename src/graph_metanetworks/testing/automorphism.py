@@ -8,7 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from graph_metanetworks.graph import EdgeBlock, ParameterGraph, block_position
+from graph_metanetworks.graph.parameter_graph import ParameterGraph
+from graph_metanetworks.graph.parts import EdgeBlock, block_position
 from graph_metanetworks.symmetry.automorphism import Automorphism
 
 

@@ -12,11 +12,11 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
-from graph_metanetworks.graph import ParameterGraph
+from graph_metanetworks.graph.parameter_graph import ParameterGraph
 from graph_metanetworks.symmetry.automorphism import Automorphism
 from graph_metanetworks.testing.automorphism import numbered, sample
-from graph_metanetworks.trace.outputs import output_tensors
-from graph_metanetworks.trace.tape import plain_kernels
+from graph_metanetworks.trace.record.outputs import output_tensors
+from graph_metanetworks.trace.record.tape import plain_kernels
 
 TOLERANCE = 1e-9  # relative, in float64
 VISIBLE = 1e-7  # relative change that a wrong permutation must cause

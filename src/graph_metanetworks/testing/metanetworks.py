@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from graph_metanetworks.batch import StateDict, collate
-from graph_metanetworks.graph import ParameterGraph
+from graph_metanetworks.graph.batch import StateDict, collate
+from graph_metanetworks.graph.parameter_graph import ParameterGraph
 from graph_metanetworks.nn.metanetwork import GraphMetanetwork
 from graph_metanetworks.symmetry.automorphism import Automorphism
 from graph_metanetworks.testing.automorphism import blocks_by_kind, edge_rows, numbered, sample

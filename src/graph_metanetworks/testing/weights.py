@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from graph_metanetworks.graph import ParameterGraph
+from graph_metanetworks.graph.parameter_graph import ParameterGraph
 
 
 def assert_covers(graph: ParameterGraph, model: nn.Module) -> None:

@@ -14,8 +14,8 @@ from random import Random
 import torch
 from torch import Tensor
 
-from graph_metanetworks.batch import Batch, collate
-from graph_metanetworks.graph import ParameterGraph
+from graph_metanetworks.graph.batch import Batch, collate
+from graph_metanetworks.graph.parameter_graph import ParameterGraph
 from graph_metanetworks.nn.encoders import EdgeEncoder, NodeEncoder
 from graph_metanetworks.nn.message_passing import AGGREGATIONS, MessagePassing
 from graph_metanetworks.nn.metanetwork import GraphMetanetwork

@@ -12,9 +12,9 @@ from itertools import cycle
 import torch
 from torch import Tensor
 
-from graph_metanetworks.batch import collate
 from graph_metanetworks.computation_graph import AutomorphismGroup, ComputationGraph, computation_graph
 from graph_metanetworks.computation_graph.network import edge_order
+from graph_metanetworks.graph.batch import collate
 from graph_metanetworks.nn.metanetwork import GraphMetanetwork
 from graph_metanetworks.theory.networks import Network, networks
 from graph_metanetworks.theory.statement import Trial

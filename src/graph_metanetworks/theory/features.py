@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from graph_metanetworks.batch import Batch
+from graph_metanetworks.graph.batch import Batch
 from graph_metanetworks.nn.encoders import EdgeEncoder
 from graph_metanetworks.nn.engine.panel import Panel
 from graph_metanetworks.nn.metanetwork import GraphMetanetwork

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
-from graph_metanetworks.batch import Batch, collate
 from graph_metanetworks.computation_graph import ComputationGraph, computation_graph
+from graph_metanetworks.graph.batch import Batch, collate
 from graph_metanetworks.nn.metanetwork import GraphMetanetwork
 from graph_metanetworks.nn.updates import NodeUpdate
 from graph_metanetworks.theory.features import VALUE, NodeStates, by_hand

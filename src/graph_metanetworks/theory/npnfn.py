@@ -16,7 +16,7 @@ from random import Random
 import torch
 from torch import Tensor
 
-from graph_metanetworks.batch import collate
+from graph_metanetworks.graph.batch import collate
 from graph_metanetworks.nn.metanetwork import GraphMetanetwork
 from graph_metanetworks.nn.updates import EdgeUpdate, GlobalUpdate, NodeUpdate
 from graph_metanetworks.theory.features import IS_BIAS, LAYER, VALUE, EdgeStates, by_hand

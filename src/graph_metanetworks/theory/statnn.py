@@ -15,7 +15,7 @@ from random import Random
 import torch
 from torch import Tensor, nn
 
-from graph_metanetworks.batch import collate
+from graph_metanetworks.graph.batch import collate
 from graph_metanetworks.nn.metanetwork import GraphMetanetwork
 from graph_metanetworks.nn.updates import GlobalUpdate
 from graph_metanetworks.theory.features import IS_BIAS, LAYER, VALUE, GlobalState, by_hand

@@ -12,19 +12,20 @@ from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 from torch.func import functional_call
 from torch.utils._pytree import tree_map_only
 
-import graph_metanetworks.trace.modules
-import graph_metanetworks.trace.rules  # noqa: F401  (registers the rules)
+import graph_metanetworks.trace.interpret.modules
+import graph_metanetworks.trace.interpret.rules  # noqa: F401  (registers the rules)
 from graph_metanetworks.errors import TraceError, UnusedParameters
-from graph_metanetworks.graph import Parameter, ParameterGraph
-from graph_metanetworks.trace.checks import check, check_example
-from graph_metanetworks.trace.declare import is_declared
-from graph_metanetworks.trace.finish import finish
-from graph_metanetworks.trace.interpreter import Interpreter
-from graph_metanetworks.trace.outputs import output_tensors
-from graph_metanetworks.trace.registry import has_rule
+from graph_metanetworks.graph.parameter_graph import ParameterGraph
+from graph_metanetworks.graph.parts import Parameter
+from graph_metanetworks.trace.finish.assemble import finish
+from graph_metanetworks.trace.interpret.declare import is_declared
+from graph_metanetworks.trace.interpret.interpreter import Interpreter
+from graph_metanetworks.trace.interpret.registry import has_rule
+from graph_metanetworks.trace.record.checks import check, check_example
+from graph_metanetworks.trace.record.outputs import output_tensors
+from graph_metanetworks.trace.record.tape import Operation, Tape, WatchEscapes, plain_kernels, tensors
+from graph_metanetworks.trace.record.untouched import untouched
 from graph_metanetworks.trace.scaling import Recording
-from graph_metanetworks.trace.tape import Operation, Tape, WatchEscapes, plain_kernels, tensors
-from graph_metanetworks.trace.untouched import untouched
 
 
 def trace(model: nn.Module, /, *args: Any, **kwargs: Any) -> ParameterGraph:

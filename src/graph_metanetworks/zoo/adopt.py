@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from safetensors import SafetensorError
 
 from graph_metanetworks.errors import ZooError
-from graph_metanetworks.zoo import checksum
+from graph_metanetworks.storage import checksum
 from graph_metanetworks.zoo.manifest import Record, table_path, weights_path
 from graph_metanetworks.zoo.plan import ShardPlan
 from graph_metanetworks.zoo.shard import Weights

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from graph_metanetworks.zoo import checksum
+from graph_metanetworks.storage import checksum
 from graph_metanetworks.zoo.description import Description
 from graph_metanetworks.zoo.files import shard_of
 from graph_metanetworks.zoo.manifest import (

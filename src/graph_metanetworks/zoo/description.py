@@ -11,10 +11,10 @@ from pathlib import Path
 from reprlib import Repr
 from typing import Any
 
-import graph_metanetworks
+from graph_metanetworks._version import __version__
 from graph_metanetworks.errors import ZooError
-from graph_metanetworks.zoo import checksum
-from graph_metanetworks.zoo.durable import write_durably
+from graph_metanetworks.storage import checksum
+from graph_metanetworks.storage.atomic import write_durably
 from graph_metanetworks.zoo.plan import Range
 
 NAME = "zoo.json"
@@ -88,7 +88,7 @@ RESTORE = (
 
 def versions() -> dict[str, str]:
     """What the result may depend on, apart from the recipe."""
-    ours = {"graph_metanetworks": graph_metanetworks.__version__}
+    ours = {"graph_metanetworks": __version__}
     others = {name: version(name) for name in PACKAGES}
     return {"python": platform.python_version(), "machine": platform.machine(), **ours, **others}
 

@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 
 from graph_metanetworks.errors import ZooError
+from graph_metanetworks.storage.atomic import TEMPORARY, disk_errors
+from graph_metanetworks.storage.lock import NAME as LOCK
 from graph_metanetworks.zoo.description import NAME as DESCRIPTION
-from graph_metanetworks.zoo.durable import TEMPORARY, disk_errors
-from graph_metanetworks.zoo.lock import NAME as LOCK
 from graph_metanetworks.zoo.manifest import NAME as MANIFEST
 
 SHARD = re.compile(r"weights-(\d{5,})\.safetensors|table-(\d{5,})\.parquet")

@@ -11,12 +11,12 @@ from textwrap import indent
 from rich.console import Console
 
 from graph_metanetworks.errors import ZooError
+from graph_metanetworks.storage.atomic import append_durably
+from graph_metanetworks.storage.lock import locked
 from graph_metanetworks.zoo.adopt import Drawn, adopted
 from graph_metanetworks.zoo.check import whole
 from graph_metanetworks.zoo.description import NAME, Description, versions
-from graph_metanetworks.zoo.durable import append_durably
 from graph_metanetworks.zoo.files import refuse_foreign, remove_temporaries
-from graph_metanetworks.zoo.lock import locked
 from graph_metanetworks.zoo.manifest import NAME as MANIFEST
 from graph_metanetworks.zoo.manifest import Record, read_manifest, rewrite_manifest, save_shard
 from graph_metanetworks.zoo.plan import Range, ShardPlan

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from graph_metanetworks.zoo import checksum
-from graph_metanetworks.zoo.durable import append_durably, write_durably
+from graph_metanetworks.storage import checksum
+from graph_metanetworks.storage.atomic import append_durably, write_durably
 from graph_metanetworks.zoo.shard import Shard
 
 NAME = "manifest.jsonl"

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graph_metanetworks.batch import collate
+from graph_metanetworks.graph.batch import collate
 from graph_metanetworks.tasks.accuracy import LabelledZoo, Prediction, Predictor
 from graph_metanetworks.tasks.traced_zoo import is_finite
 from graph_metanetworks.zoo.data import DataError, ImageData

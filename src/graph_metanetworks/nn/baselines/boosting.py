@@ -9,7 +9,7 @@ import torch
 from sklearn.ensemble import HistGradientBoostingRegressor
 from torch import Tensor, nn
 
-from graph_metanetworks.batch import Batch
+from graph_metanetworks.graph.batch import Batch
 from graph_metanetworks.nn.baselines.statistics import WeightStatistics
 from graph_metanetworks.nn.growing import resize_on_load
 

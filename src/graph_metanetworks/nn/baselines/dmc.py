@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils.rnn import pad_sequence
 
-from graph_metanetworks.batch import Batch
+from graph_metanetworks.graph.batch import Batch
 from graph_metanetworks.nn.baselines.tensor_scale import Scaled
 from graph_metanetworks.nn.mlp import Mlp
 

@@ -8,8 +8,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from graph_metanetworks.batch import Batch, Stack
 from graph_metanetworks.errors import StateDictMismatch
+from graph_metanetworks.graph.batch import Batch, Stack
 
 QUANTILES = (0.0, 0.25, 0.5, 0.75, 1.0)
 WIDTH = 2 + len(QUANTILES)

@@ -7,7 +7,7 @@ from math import sqrt
 
 from torch import Tensor, nn
 
-from graph_metanetworks.batch import Batch
+from graph_metanetworks.graph.batch import Batch
 from graph_metanetworks.nn.baselines.statistics import By, WeightStatistics
 from graph_metanetworks.nn.mlp import Mlp
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from graph_metanetworks.batch import Batch, Stack
+from graph_metanetworks.graph.batch import Batch, Stack
 from graph_metanetworks.nn.encoders import moments_of
 
 OTHERS = 0  # the row of tensors that the training zoo had not

@@ -15,8 +15,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from graph_metanetworks.batch import Batch, Stack
-from graph_metanetworks.graph import MAX_POSITIONS, EdgeBlock, block_position, compact_position
+from graph_metanetworks.graph.batch import Batch, Stack
+from graph_metanetworks.graph.parts import MAX_POSITIONS, EdgeBlock, block_position, compact_position
 from graph_metanetworks.nn.vocabulary import Vocabulary
 
 Where = tuple[slice, ...]

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from graph_metanetworks.batch import Batch
 from graph_metanetworks.errors import TaskError
+from graph_metanetworks.graph.batch import Batch
 from graph_metanetworks.tasks.traced_zoo import TracedZoo
 
 LABEL = "test_accuracy"

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from graph_metanetworks.batch import Batch, Stack
+from graph_metanetworks.graph.batch import Batch, Stack
 from graph_metanetworks.nn.growing import resize_on_load
 
 FEWEST_OUTPUTS = 4  # fewer have too few pairs to compare

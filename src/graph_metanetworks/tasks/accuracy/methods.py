@@ -13,8 +13,8 @@ from typing import Protocol, cast
 
 from torch import Tensor, nn
 
-from graph_metanetworks.batch import Batch
 from graph_metanetworks.errors import TaskError
+from graph_metanetworks.graph.batch import Batch
 from graph_metanetworks.nn.baselines import DMC, DeepSets, StatNN
 from graph_metanetworks.nn.baselines.boosting import BoostedStatNN
 from graph_metanetworks.nn.grit import Grit

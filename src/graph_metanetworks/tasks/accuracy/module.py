@@ -12,7 +12,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, mse_loss
 from torch.optim.lr_scheduler import LambdaLR
 from torchmetrics import KendallRankCorrCoef, MetricCollection, R2Score
 
-from graph_metanetworks.batch import Batch
+from graph_metanetworks.graph.batch import Batch
 
 Loss = Literal["bce", "mse"]
 WARMUP = 0.05  # share of the steps

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from graph_metanetworks.batch import Batch, Stack
+from graph_metanetworks.graph.batch import Batch, Stack
 from graph_metanetworks.nn.baselines.statistics import WeightStatistics
 from graph_metanetworks.nn.growing import resize_on_load
 from graph_metanetworks.table import listed

@@ -10,8 +10,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from graph_metanetworks.batch import Batch
+from graph_metanetworks._version import __version__
 from graph_metanetworks.errors import TaskError
+from graph_metanetworks.graph.batch import Batch
 from graph_metanetworks.tasks.accuracy.intervals import interval
 from graph_metanetworks.tasks.accuracy.methods import as_metanetwork, find_method
 from graph_metanetworks.tasks.accuracy.novelty import Novelty
@@ -107,8 +108,6 @@ def accuracies_of(model: nn.Module, batch: Batch) -> Tensor:  # [B]
 
 def _require_alike(run: Run, folder: Path) -> None:
     """Versions that differ in more than their last number may compute otherwise."""
-    from graph_metanetworks import __version__
-
     if run.version.split(".")[:2] != __version__.split(".")[:2]:
         raise TaskError(
             f"the run in {folder} was made by version {run.version} of graph_metanetworks, and this is "

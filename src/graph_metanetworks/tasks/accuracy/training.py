@@ -18,10 +18,13 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from graph_metanetworks._version import __version__
 from graph_metanetworks.allocator import keep_freed_memory
-from graph_metanetworks.batch import Batch
 from graph_metanetworks.errors import Diverged, StateDictMismatch, TaskError
+from graph_metanetworks.graph.batch import Batch
 from graph_metanetworks.nn.baselines.boosting import BoostedStatNN
+from graph_metanetworks.storage import checksum
+from graph_metanetworks.storage.lock import locked
 from graph_metanetworks.tasks.accuracy import intervals
 from graph_metanetworks.tasks.accuracy.data import LabelledZoo
 from graph_metanetworks.tasks.accuracy.methods import as_metanetwork, count_parameters, find_method
@@ -45,8 +48,6 @@ from graph_metanetworks.tasks.accuracy.run_folder import (
 from graph_metanetworks.tasks.accuracy.scores import scores
 from graph_metanetworks.tasks.accuracy.splits import Setting, Split
 from graph_metanetworks.tasks.accuracy.trainer import check_machine, fit_by_gradient
-from graph_metanetworks.zoo import checksum
-from graph_metanetworks.zoo.lock import locked
 
 TASK = "accuracy"
 RATES = (1e-4, 5e-4, 1e-3, 5e-3, 1e-2)  # the paper's
@@ -145,8 +146,6 @@ def validation_score(run: Run) -> float:
 
 def describe(data: LabelledZoo, options: Options) -> Run:
     """What a run with these options on this zoo is, before it is trained."""
-    from graph_metanetworks import __version__
-
     zoo = data.networks.zoo
     indices = zoo.table["index"].to_numpy()
     known = {

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from graph_metanetworks.symmetry.equations import Solution, solve
-from graph_metanetworks.trace.labels import canonical, compact, lay_along, pattern
+from graph_metanetworks.trace.interpret.labels import canonical, compact, lay_along, pattern
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,9 +12,9 @@ from torch.utils._pytree import tree_map_only
 
 import graph_metanetworks.trace.scaling.rules  # noqa: F401  (registers the rules)
 from graph_metanetworks.symmetry.scaling import Scaling, Units
+from graph_metanetworks.trace.record.tape import Escape, Operation, TensorRef, refs
 from graph_metanetworks.trace.scaling.labels import Labels, System
 from graph_metanetworks.trace.scaling.step import Step, find
-from graph_metanetworks.trace.tape import Escape, Operation, TensorRef, refs
 
 LARGEST_CONSTANT = 1_000_000  # elements; of larger constants it is not looked up whether they are zero
 

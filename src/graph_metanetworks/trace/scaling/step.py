@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from graph_metanetworks.trace.registry import functional_name
+from graph_metanetworks.trace.interpret.registry import functional_name
+from graph_metanetworks.trace.record.tape import Operation, TensorRef, refs
 from graph_metanetworks.trace.scaling.labels import Labels, System
-from graph_metanetworks.trace.tape import Operation, TensorRef, refs
 
 Rule = Callable[["Step"], "list[Labels] | None"]
 RULES: dict[str, Rule] = {}

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from graph_metanetworks.errors import ZooError
-from graph_metanetworks.zoo import checksum
+from graph_metanetworks.storage import checksum
 from graph_metanetworks.zoo.recipe import Trained, metrics_at
 from graph_metanetworks.zoo.shard import Network
 

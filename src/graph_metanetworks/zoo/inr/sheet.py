@@ -10,7 +10,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from graph_metanetworks.plot.canvas import check_suffix
+from graph_metanetworks.plot.formats import check_suffix
 from graph_metanetworks.zoo.inr.conventions import Conventions
 
 CELL = 0.9  # inches

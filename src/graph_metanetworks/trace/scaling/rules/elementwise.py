@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from math import inf, isinf
 
-from graph_metanetworks.trace.registry import functional_name
+from graph_metanetworks.trace.interpret.registry import functional_name
+from graph_metanetworks.trace.record.tape import TensorRef
 from graph_metanetworks.trace.scaling.labels import Labels
 from graph_metanetworks.trace.scaling.step import Step, rule
-from graph_metanetworks.trace.tape import TensorRef
 
 
 @rule("neg", "clone", "alias", "detach", "contiguous", "_to_copy", "lift_fresh", "positive")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from graph_metanetworks.trace.labels import canonical, compact, pattern
-from graph_metanetworks.trace.registry import functional_name
+from graph_metanetworks.trace.interpret.labels import canonical, compact, pattern
+from graph_metanetworks.trace.interpret.registry import functional_name
 from graph_metanetworks.trace.scaling.labels import Labels
 from graph_metanetworks.trace.scaling.step import Step, rule
 

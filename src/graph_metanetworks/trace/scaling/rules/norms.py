@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from graph_metanetworks.trace.record.tape import TensorRef
 from graph_metanetworks.trace.scaling.labels import Labels
 from graph_metanetworks.trace.scaling.step import Step, rule
-from graph_metanetworks.trace.tape import TensorRef
 
 
 @rule("native_layer_norm")

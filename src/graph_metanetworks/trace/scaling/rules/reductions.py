@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from graph_metanetworks.trace.labels import compact
-from graph_metanetworks.trace.registry import functional_name
-from graph_metanetworks.trace.rules.reduction import at_first
+from graph_metanetworks.trace.interpret.labels import compact
+from graph_metanetworks.trace.interpret.registry import functional_name
+from graph_metanetworks.trace.interpret.rules.reduction import at_first
+from graph_metanetworks.trace.record.tape import TensorRef
 from graph_metanetworks.trace.scaling.labels import Labels
 from graph_metanetworks.trace.scaling.step import Step, rule
-from graph_metanetworks.trace.tape import TensorRef
 
 
 @rule("index_select")

@@ -1,0 +1,197 @@
+"""Many networks at once: any mix of architectures, with their weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import accumulate
+
+import torch
+from torch import Tensor
+
+from graph_metanetworks.errors import StateDictMismatch
+from graph_metanetworks.graph.parameter_graph import ParameterGraph
+
+StateDict = Mapping[str, Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class Stack:
+    """Networks of one architecture: their weights lie in one tensor per parameter."""
+
+    graph: ParameterGraph
+    members: tuple[int, ...]  # numbers of these networks in the batch
+    weights: Mapping[str, Tensor]  # [elements, networks, channels] by name
+
+    def block_values(self, block: int) -> Tensor:
+        """The values on a block's edges, `[networks, *shape, channels]`; 1 on structural edges."""
+        edges = self.graph.blocks[block]
+        if edges.parameter is None or edges.elements is None:
+            like = next(iter(self.weights.values()))
+            return like.new_ones(()).expand(len(self.members), *edges.shape, like.shape[-1])
+        return edges.elements.view(self.weights[edges.parameter]).movedim(-2, 0)
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """What a metanetwork takes; made by `gmn.collate`. Nodes and edges are numbered network by network."""
+
+    stacks: tuple[Stack, ...]
+    names: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @cached_property
+    def graphs(self) -> tuple[ParameterGraph, ...]:
+        """The graph of each network, in the order of the batch."""
+        graphs = {member: stack.graph for stack in self.stacks for member in stack.members}
+        return tuple(graphs[member] for member in range(len(self)))
+
+    @cached_property
+    def node_starts(self) -> tuple[int, ...]:
+        """The first node of each network, and the number of all nodes."""
+        return tuple(accumulate((graph.num_nodes for graph in self.graphs), initial=0))
+
+    @cached_property
+    def edge_starts(self) -> tuple[int, ...]:
+        """The first edge of each network, and the number of all edges."""
+        return tuple(accumulate((graph.num_edges for graph in self.graphs), initial=0))
+
+    @property
+    def num_nodes(self) -> int:
+        return self.node_starts[-1]
+
+    @property
+    def num_edges(self) -> int:
+        return self.edge_starts[-1]
+
+    @property
+    def channels(self) -> int:
+        """Numbers on each edge: 1 for weights, 2 for weights and gradients, ..."""
+        return next(iter(self.stacks[0].weights.values())).shape[-1]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return next(iter(self.stacks[0].weights.values())).dtype
+
+    @property
+    def device(self) -> torch.device:
+        return next(iter(self.stacks[0].weights.values())).device
+
+    def to(self, *args, **kwargs) -> Batch:
+        """The batch on another device or in another precision; arguments as for `Tensor.to`."""
+        return replace(
+            self, stacks=tuple(_map(stack, lambda t: t.to(*args, **kwargs)) for stack in self.stacks)
+        )
+
+    def pin_memory(self) -> Batch:
+        return replace(self, stacks=tuple(_map(stack, Tensor.pin_memory) for stack in self.stacks))
+
+    def split_nodes(self, nodes: Tensor) -> list[Tensor]:
+        """A node-level result `[N, k]` as one tensor per network."""
+        return list(nodes.split([graph.num_nodes for graph in self.graphs]))
+
+    def split_edges(self, edges: Tensor) -> list[Tensor]:
+        """An edge-level result `[E, k]` as one tensor per network."""
+        return list(edges.split([graph.num_edges for graph in self.graphs]))
+
+    def state_dicts(self, edges: Tensor, like: Sequence[StateDict] | None = None) -> list[dict[str, Tensor]]:
+        """An edge-level result `[E]` or `[E, k]` as one state dict per network; `k = 1` is dropped.
+
+        Entries that lie on no edge (counters of batch norms) are copied from `like`, a state dict each.
+        """
+        edges = edges.squeeze(-1) if edges.dim() == 2 and edges.shape[-1] == 1 else edges
+        others = like or [None] * len(self)
+        parts = zip(self.graphs, self.split_edges(edges), others, strict=True)
+        return [graph.state_dict(own, other) for graph, own, other in parts]
+
+
+def _map(stack: Stack, function) -> Stack:
+    return replace(stack, weights={name: function(value) for name, value in stack.weights.items()})
+
+
+def collate(
+    networks: Sequence[tuple[ParameterGraph, StateDict | Sequence[StateDict]]],
+    *,
+    names: Sequence[str] | None = None,
+    allow_nonfinite: bool = False,
+) -> Batch:
+    """Networks of any architectures as one batch; those that share a graph are stacked.
+
+    >>> import torch, graph_metanetworks as gmn
+    >>> small, large = torch.nn.Linear(3, 2), torch.nn.Linear(5, 4)
+    >>> graphs = [gmn.trace(model, torch.randn(1, model.in_features)) for model in (small, large)]
+    >>> batch = gmn.collate([(graphs[0], small.state_dict()), (graphs[1], large.state_dict())])
+    >>> len(batch), batch.num_edges          # 6 + 2 and 20 + 4 edges
+    (2, 32)
+
+    Several state dicts of one network become channels: `(graph, [weights, gradients])`. `names` are for error
+    messages. Weights that are not finite are refused unless `allow_nonfinite`.
+    """
+    if not networks:
+        raise StateDictMismatch("an empty batch: collate needs at least one (graph, state_dict) pair.")
+    names = tuple(names or (f"network {i} ({graph.name})" for i, (graph, _) in enumerate(networks)))
+    if len(names) != len(networks):
+        raise ValueError(f"{len(names)} names for {len(networks)} networks: give one for each.")
+    entries = [
+        _entries(graph, weights, name, allow_nonfinite)
+        for (graph, weights), name in zip(networks, names, strict=True)
+    ]
+    _check_alike(entries, names)
+    by_graph: dict[int, list[int]] = {}
+    for number, (graph, _) in enumerate(networks):
+        by_graph.setdefault(id(graph), []).append(number)
+    stacks = []
+    for members in by_graph.values():
+        weights = {
+            name: torch.stack([entries[member][name] for member in members], dim=1)
+            if len(members) > 1
+            else entries[members[0]][name].unsqueeze(1)  # not copied: it may be mapped from a file
+            for name in entries[members[0]]
+        }
+        stacks.append(Stack(networks[members[0]][0], tuple(members), weights))
+    return Batch(tuple(stacks), names)
+
+
+def _entries(
+    graph: ParameterGraph, weights: StateDict | Sequence[StateDict], name: str, allow_nonfinite: bool
+) -> dict[str, Tensor]:
+    """The parameters of one network, `[elements, channels]` by name."""
+    state_dicts = list(weights) if isinstance(weights, Sequence) else [weights]
+    if not state_dicts:
+        raise StateDictMismatch(f"{name}: an empty list of state dicts; pass (graph, model.state_dict()).")
+    try:
+        checked = [graph.checked(state_dict) for state_dict in state_dicts]
+    except StateDictMismatch as error:
+        raise StateDictMismatch(f"{name}: {error}") from None
+    entries = {}
+    for parameter in graph.parameters:
+        channels = [own[parameter.name].reshape(parameter.numel, -1) for own in checked]
+        value = channels[0] if len(channels) == 1 else torch.cat(channels, dim=1)
+        # a sum in float64 finds NaN and infinity without a temporary as large as the tensor
+        if not allow_nonfinite and not value.sum(dtype=torch.float64).isfinite():
+            raise StateDictMismatch(
+                f"{name}: '{parameter.name}' has weights that are NaN or infinite. Leave the network out, or "
+                "pass allow_nonfinite=True to collate."
+            )
+        entries[parameter.name] = value
+    return entries
+
+
+def _check_alike(entries: list[dict[str, Tensor]], names: Sequence[str]) -> None:
+    """Channels and precision must agree between the networks of a batch."""
+    first = next(iter(entries[0].values()))
+    for own, name in zip(entries, names, strict=True):
+        for parameter, value in own.items():
+            if value.shape[1] != first.shape[1]:
+                raise StateDictMismatch(
+                    f"{name}: '{parameter}' has {value.shape[1]} channels, but {names[0]} has "
+                    f"{first.shape[1]}. Give every network of a batch the same state dicts."
+                )
+            if value.device != first.device:
+                raise StateDictMismatch(
+                    f"{name}: '{parameter}' is on {value.device}, but {names[0]} is on {first.device}. "
+                    "Move the state dicts to one device, or collate on the CPU and move the batch."
+                )

@@ -1,0 +1,65 @@
+"""A parameter graph as plain data, for other programs."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from graph_metanetworks.graph.parameter_graph import ParameterGraph
+
+
+def describe(graph: ParameterGraph) -> dict[str, Any]:
+    """Groups, blocks, parameters, counts and symmetry in lists and dicts that `json.dumps` takes.
+
+    Blocks and free axes refer to node groups by their number.
+
+    >>> import torch, graph_metanetworks as gmn
+    >>> data = describe(gmn.trace(torch.nn.Linear(3, 2), torch.randn(1, 3)))
+    >>> data["counts"]
+    {'nodes': 6, 'edges': 8, 'parameters': 8, 'structural_edges': 0}
+    >>> data["blocks"][0]["parameter"], data["blocks"][0]["sources"], data["blocks"][0]["targets"]
+    ('weight', [0], [1])
+    """
+    ends = graph.block_ends
+    number = {group: index for index, group in enumerate(graph.groups)}
+    return {
+        "name": graph.name,
+        "counts": {
+            "nodes": graph.num_nodes,
+            "edges": graph.num_edges,
+            "parameters": graph.num_parameters,
+            "structural_edges": sum(block.num_edges for block in graph.blocks if block.parameter is None),
+        },
+        "groups": [asdict(group) for group in graph.groups],
+        "blocks": [
+            {
+                "parameter": block.parameter,
+                "kind": block.kind,
+                "shape": list(block.shape),
+                "sources": [number[group] for group in ends.sources(block)],
+                "targets": [number[group] for group in ends.targets(block)],
+                "is_owner": block.is_owner,
+                "positions": list(block.positions),
+                "path": block.path,
+            }
+            for block in graph.blocks
+        ],
+        "parameters": [
+            {
+                "name": parameter.name,
+                "shape": list(parameter.shape),
+                "dtype": str(parameter.dtype).removeprefix("torch."),
+                "tied": list(parameter.tied),
+            }
+            for parameter in graph.parameters
+        ],
+        "symmetry": {
+            "log_order": graph.symmetry.log_order,
+            "free_axes": [
+                {"size": axis.size, "copies": axis.copies, "groups": [number[group] for group in axis.groups]}
+                for axis in graph.symmetry.factors
+            ],
+        },
+        "ignored": sorted(graph.ignored),
+        "notes": list(graph.notes),
+    }

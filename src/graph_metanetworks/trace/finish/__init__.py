@@ -1,0 +1,1 @@
+"""From the interpreted operations to the graph."""

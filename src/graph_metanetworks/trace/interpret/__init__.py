@@ -1,0 +1,1 @@
+"""Run the rules over the recorded operations."""

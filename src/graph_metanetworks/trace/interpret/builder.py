@@ -1,0 +1,207 @@
+"""Collect node groups and edges while the tape is interpreted."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+import torch
+from torch import Tensor
+
+from graph_metanetworks.symmetry.axes import Axis, Dim, leaves
+from graph_metanetworks.trace.interpret.labels import (
+    View,
+    canonical,
+    compact,
+    pairs,
+    pattern,
+    varies,
+)
+
+
+@dataclass(slots=True)
+class Nodes:
+    """A node group in the making."""
+
+    kind: str
+    name: str
+    start: int
+    size: int
+    depth: int
+    dim: Dim
+    activation: str = ""
+    indexed: bool = False
+
+
+@dataclass(slots=True)
+class Edges:
+    """An edge block in the making. `view` says which parameter element lies where; None: structural."""
+
+    kind: str
+    source: Tensor
+    target: Tensor
+    path: str
+    view: View | None = None
+    dims: list[Dim] = field(default_factory=list)  # axes of the view
+    sites: frozenset[int] = frozenset()  # dimensions along which the source is a place, not a channel
+    pooled: bool = False  # the source was summed over places
+
+
+@dataclass(slots=True)
+class Attention:
+    """A product of two activations. It counts as attention if a softmax follows, or values meet its heads."""
+
+    heads: Nodes
+    scores: Nodes
+    queries: Tensor
+    keys: Tensor
+    values: list[Tensor] = field(default_factory=list)
+    head_of: list[tuple[Tensor, Tensor]] = field(default_factory=list)  # (nodes, index of their head)
+    confirmed: bool = False
+
+
+@dataclass(slots=True)
+class Loose:
+    """A parameter to be attached by its axes, near the nodes that an operation connected it to."""
+
+    parameter: str
+    path: str
+    nearby: list[tuple[Dim, Tensor]] = field(default_factory=list)  # axes and the nodes along them
+
+
+class Builder:
+    def __init__(self):
+        self.groups: list[Nodes] = []
+        self.edges: list[Edges] = []
+        self.loose: list[Loose] = []
+        self.bare: set[int] = set()  # groups that are the plain result of a linear map so far
+        self.attentions: list[Attention] = []
+        self._starts: list[int] = []
+        self.num_nodes = 0
+
+    # -------------------------------------------------------------- nodes
+
+    def nodes(self, kind: str, name: str, dim: Dim, size: int, depth: int) -> Tensor:
+        """A new node group; returns its node numbers."""
+        group = Nodes(kind, name, self.num_nodes, size, depth, list(dim))
+        self.groups.append(group)
+        self._starts.append(group.start)
+        self.num_nodes += size
+        return torch.arange(group.start, group.start + size, device="cpu")
+
+    def node(self, kind: str, name: str, depth: int) -> Tensor:
+        return self.nodes(kind, name, [], 1, depth)
+
+    def label(
+        self,
+        kind: str,
+        name: str,
+        shape: Sequence[int],
+        dims: Sequence[Dim],
+        along: Iterable[int],
+        depth: int,
+    ) -> Tensor:
+        """A label for a tensor of `shape` with new nodes along the given dimensions."""
+        along = sorted(along)
+        axes = [axis for d in along for axis in dims[d]]
+        numbers = self.nodes(kind, name, axes, prod(shape[d] for d in along), depth)
+        laid = numbers.view([shape[d] if d in along else 1 for d in range(len(shape))])
+        return laid.expand(tuple(shape))
+
+    def label_like(
+        self,
+        kind: str,
+        name: str,
+        shape: Sequence[int],
+        dims: Sequence[Dim],
+        labels: Sequence[Tensor],
+        depth: int,
+    ) -> Tensor:
+        """A label with new nodes for whatever the given labels tell apart, at the granularity of axes."""
+        axes: list[Axis] = [axis for dim in dims for axis in leaves(dim)]
+        lengths = [axis.size for axis in axes] or [1]
+        along: set[int] = set()
+        for label in labels:
+            fine = label.expand(tuple(shape)).reshape(lengths)
+            along |= pattern(canonical(fine))
+        new = self.label(kind, name, lengths, [[axis] for axis in axes] or [[]], along, depth)
+        return canonical(new.reshape(tuple(shape)))
+
+    # -------------------------------------------------------------- what nodes are
+
+    def group_of(self, node: int) -> Nodes:
+        return self.groups[bisect_right(self._starts, node) - 1]
+
+    def groups_in(self, label: Tensor) -> list[Nodes]:
+        """The node groups that occur in a label, in order."""
+        label = compact(label, pattern(label))
+        low, high = int(label.min()), int(label.max())
+        if low < 0:
+            label = label[label >= 0]
+            if not label.numel():
+                return []
+            low = int(label.min())
+        first, last = (bisect_right(self._starts, node) - 1 for node in (low, high))
+        if last - first <= 1:
+            return self.groups[first : last + 1]
+        starts = torch.tensor(self._starts[first : last + 1], device="cpu")
+        found = torch.bucketize(label.reshape(-1).contiguous(), starts, right=True).unique() - 1
+        return [self.groups[first + int(i)] for i in found]
+
+    def depths(self, *labels: Tensor) -> tuple[int, int]:
+        """The smallest and the largest depth of any node in the labels."""
+        depths = [group.depth for label in labels for group in self.groups_in(label)]
+        return (min(depths), max(depths)) if depths else (0, 0)
+
+    def attentions_in(self, label: Tensor) -> list[Attention]:
+        """The products whose heads occur in a label."""
+        heads = self.groups_in(label)
+        return [a for a in self.attentions if any(a.heads is group for group in heads)]
+
+    # -------------------------------------------------------------- edges
+
+    def connect(self, kind: str, source: Tensor, target: Tensor, path: str) -> None:
+        """Structural edges between the nodes of two labels of equal shape."""
+        both = pairs(source, target)
+        both = both[:, (both[0] >= 0) & (both[1] >= 0)]
+        if both.size(1):
+            self.edges.append(Edges(kind, both[0], both[1], path))
+            self.bare -= {group.start for group in self.groups_in(both[1])}
+
+    def attach(
+        self,
+        kind: str,
+        view: View,
+        dims: list[Dim],
+        source: Tensor,
+        target: Tensor,
+        path: str,
+        sites: Iterable[int] = (),
+        pooled: bool = False,
+    ) -> None:
+        """Parameter edges; the view (with axes `dims`), source and target broadcast against each other."""
+        shape = torch.broadcast_shapes(view.label.shape, source.shape, target.shape)
+        view = view.expand(shape)
+        keep = [d for d in range(len(shape)) if varies(view.label, d)]
+        label = compact(view.label, keep)
+        source, target = (compact(end.expand(shape), keep) for end in (source, target))
+        self.edges.append(
+            Edges(
+                kind,
+                source,
+                target,
+                path,
+                View(view.parameter, label),
+                dims,
+                frozenset(sites),
+                pooled,
+            )
+        )
+
+    def reset(self, groups: list[Nodes], num_nodes: int) -> None:
+        """Take over node groups that were renumbered."""
+        self.groups = groups
+        self._starts = [group.start for group in groups]
+        self.num_nodes = num_nodes

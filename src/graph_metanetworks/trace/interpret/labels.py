@@ -1,0 +1,109 @@
+"""Label tensors: which node, or which element of a parameter, stands at each place of a tensor.
+
+A label is an integer tensor of the tensor's shape with stride 0 along dimensions it does not vary on,
+so that a million activations of 64 channels need 64 integers. View-like operations simply run on
+labels. Labels of parameter elements start as meta tensors, whose strides alone say which element stands
+where; they get values only if an operation that is no view touches them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from graph_metanetworks.graph.elements import Elements
+
+NOTHING = -1  # the label of places that no node stands for
+
+
+def varies(label: Tensor, dim: int) -> bool:
+    return label.size(dim) > 1 and label.stride(dim) != 0
+
+
+def pattern(label: Tensor) -> set[int]:
+    """The dimensions along which a label varies."""
+    return {dim for dim in range(label.dim()) if varies(label, dim)}
+
+
+def canonical(label: Tensor) -> Tensor:
+    """The same label with stride 0 wherever it is constant."""
+    if label.device.type == "meta":
+        return label
+    shape = label.shape
+    small = compact(label, pattern(label))
+    for dim in pattern(small):
+        first = small.narrow(dim, 0, 1)
+        if bool((first == small).all()):
+            small = first
+    return small.expand(shape)
+
+
+def compact(label: Tensor, keep: Iterable[int]) -> Tensor:
+    """The label with size 1 along every dimension not in `keep`."""
+    keep = set(keep)
+    return label[tuple(slice(None) if d in keep else slice(0, 1) for d in range(label.dim()))]
+
+
+def lay_along(values: Tensor, dim: int, ndim: int) -> Tensor:
+    """A vector laid along one dimension of `ndim`, size 1 along the others."""
+    return values.view([-1 if i == dim else 1 for i in range(ndim)])
+
+
+def pairs(first: Tensor, second: Tensor) -> Tensor:
+    """The distinct pairs of two labels of equal shape. [2, n]"""
+    keep = pattern(first) | pattern(second)
+    left, right = torch.broadcast_tensors(compact(first, keep), compact(second, keep))
+    left, right = left.reshape(-1), right.reshape(-1)
+    base = int(right.max()) + 2  # labels start at NOTHING
+    combined = ((left + 1) * base + right + 1).unique()
+    return torch.stack([combined // base - 1, combined % base - 1])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class View:
+    """A parameter as it appears inside some tensor: which element stands where (-1: none)."""
+
+    parameter: str
+    label: Tensor
+
+    @staticmethod
+    def whole(parameter: str, shape: Sequence[int]) -> View:
+        return View(parameter, torch.empty(tuple(shape), dtype=torch.int64, device="meta"))
+
+    def moved(self, operation: Callable[[Tensor], Tensor]) -> View:
+        """The view after an operation that only moves elements."""
+        return self.moved_all(lambda label: [operation(label)])[0]
+
+    def moved_all(self, operation: Callable[[Tensor], Sequence[Tensor]]) -> list[View]:
+        label = self.label
+        results = operation(label)
+        if label.device.type == "meta" and not all(_shares_memory(label, r) for r in results):
+            results = operation(self.dense())
+        return [View(self.parameter, canonical(result)) for result in results]
+
+    def dense(self) -> Tensor:
+        if self.label.device.type != "meta":
+            return self.label
+        return self.elements().index()
+
+    def along(self, dim: int) -> Tensor | None:
+        """The elements along one dimension, at the first place where there is one at each index."""
+        places = self.dense().movedim(dim, -1).reshape(-1, self.label.size(dim))
+        complete = (places != NOTHING).all(dim=1)  # padding has no elements
+        return places[int(complete.int().argmax())] if bool(complete.any()) else None
+
+    def elements(self) -> Elements:
+        label = self.label
+        if label.device.type != "meta":
+            return Elements(tuple(label.shape), listed=label)
+        return Elements(tuple(label.shape), int(label.storage_offset()), tuple(label.stride()))
+
+    def expand(self, shape: Sequence[int]) -> View:
+        return View(self.parameter, self.label.expand(tuple(shape)))
+
+
+def _shares_memory(first: Tensor, second: Tensor) -> bool:
+    return first.untyped_storage()._cdata == second.untyped_storage()._cdata

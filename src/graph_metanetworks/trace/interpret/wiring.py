@@ -1,0 +1,260 @@
+"""How operations connect nodes: the few constructions from which all rules build the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from graph_metanetworks.symmetry.axes import Dim, part_of
+from graph_metanetworks.trace.interpret.labels import (
+    NOTHING,
+    canonical,
+    compact,
+    lay_along,
+    pairs,
+    pattern,
+    varies,
+)
+from graph_metanetworks.trace.interpret.value import Role, Value
+
+if TYPE_CHECKING:
+    from graph_metanetworks.trace.interpret.interpreter import Interpreter
+
+
+# ------------------------------------------------------------------ labels of one tensor
+
+
+def label_along(trace: Interpreter, value: Value, shape: Sequence[int], dim: int) -> Tensor:
+    """The label that tells the channels along `dim` apart; nodes are made if there are none yet."""
+    if shape[dim] > 1:
+        found = [label for label in value.labels if varies(label, dim)]
+    else:
+        found = [label for label in value.labels if not pattern(label)][:1]
+    if len(found) == 1:
+        label = complete(trace, found[0], value)
+    elif found:
+        label = _product(trace, value, shape, found)
+    else:
+        label = _new_label(trace, value, shape, dim)
+    value.labels = [label] + [x for x in value.labels if all(x is not f for f in found)]
+    value.behind = None
+    return label
+
+
+def only_label(trace: Interpreter, value: Value, shape: Sequence[int], along: int) -> Tensor:
+    """One label for all that tells places apart; nodes along one dimension if there are none yet."""
+    if len(value.labels) > 1:
+        return _product(trace, value, shape, value.labels)
+    if value.labels:
+        return value.labels[0]
+    if shape:
+        return label_along(trace, value, shape, along)
+    hub = hub_label(trace, value, shape)
+    return torch.tensor(NOTHING, device="cpu") if hub is None else hub
+
+
+def complete(trace: Interpreter, label: Tensor, value: Value) -> Tensor:
+    """Give the places that no node stands for (padding, unwritten memory) constant nodes."""
+    small = compact(label, pattern(label)).clone()
+    if not bool((small == NOTHING).any()):
+        return label
+    builder = trace.builder
+    if len(pattern(label)) == 1:
+        (dim,) = pattern(label)
+        line = small.view(-1)
+        for start, stop in _runs(line == NOTHING):
+            axes = part_of(value.dims[dim], start, stop - start)
+            line[start:stop] = builder.nodes("constant", trace.path, axes, stop - start, 0)
+        return small.expand(label.shape)
+    dims = [axes if n > 1 else [] for axes, n in zip(value.dims, small.shape, strict=True)]
+    numbers = builder.label("constant", trace.path, small.shape, dims, pattern(label), 0)
+    return canonical(torch.where(small == NOTHING, numbers, small)).expand(label.shape)
+
+
+def _runs(mask: Tensor) -> list[tuple[int, int]]:
+    """Ranges in which a vector of truth values is true."""
+    edges = torch.nn.functional.pad(mask.int(), (1, 1)).diff()
+    starts, stops = (edges == 1).nonzero().reshape(-1), (edges == -1).nonzero().reshape(-1)
+    return list(zip(starts.tolist(), stops.tolist(), strict=True))
+
+
+def _product(trace: Interpreter, value: Value, shape: Sequence[int], labels: list[Tensor]) -> Tensor:
+    """Nodes for each combination of several labels, joined to all of them."""
+    builder = trace.builder
+    depth = builder.depths(*labels)[1] + 1
+    new = builder.label_like("product", trace.path, shape, value.dims, labels, depth)
+    for label in labels:
+        builder.connect("product", label, new, trace.path)
+    return new
+
+
+def _new_label(trace: Interpreter, value: Value, shape: Sequence[int], dim: int) -> Tensor:
+    builder = trace.builder
+    origin = value.origin if value.behind is None else None
+    if origin is not None and (shown := origin.along(dim)) is not None:
+        numbers = trace.input_nodes(origin.parameter, shown, value.dims[dim])
+        return lay_along(numbers, dim, len(shape)).expand(tuple(shape))
+    if value.behind is None:
+        kind = "input" if value.is_activation else "constant"
+        label = builder.label(kind, trace.path, shape, value.dims, [dim], 0)
+        builder.groups[-1].indexed = True
+        return label
+    hub = hub_label(trace, replace(value, labels=[]), shape)
+    depth = builder.depths(value.behind)[1] + 2
+    label = builder.label("feature", trace.path, shape, value.dims, [dim], depth)
+    builder.groups[-1].indexed = True
+    if hub is not None:
+        builder.connect("mix", hub, label, trace.path)
+    return label
+
+
+def nodes_behind(*values: Value) -> Tensor | None:
+    """All nodes that the values were computed from."""
+    found = [compact(label, pattern(label)).reshape(-1) for v in values for label in v.labels]
+    found += [v.behind for v in values if v.behind is not None]
+    if not found:
+        return None
+    nodes = torch.cat(found).unique()
+    return nodes[nodes >= 0]
+
+
+# ------------------------------------------------------------------ several activations
+
+
+def join_all(
+    trace: Interpreter, kind: str, values: Sequence[Value], shape: Sequence[int], dims: list[Dim]
+) -> list[Tensor]:
+    """Labels of an elementwise combination of activations, with structural edges between their nodes."""
+    labels: list[Tensor] = []
+    if prod(shape) == 0:
+        return labels
+    for value in values:
+        own = [label.expand(tuple(shape)) for label in value.labels]
+        labels = join(trace, kind, labels, own, shape, dims)
+    return labels
+
+
+def join(
+    trace: Interpreter,
+    kind: str,
+    first: list[Tensor],
+    second: list[Tensor],
+    shape: Sequence[int],
+    dims: list[Dim],
+) -> list[Tensor]:
+    labels = list(first)
+    for other in second:
+        for index, label in enumerate(labels):
+            ours, theirs = pattern(label), pattern(other)
+            if ours & theirs or not ours or not theirs:
+                labels[index] = join_labels(trace, kind, label, other, shape, dims)
+                break
+        else:
+            labels.append(other)
+    return labels
+
+
+def join_labels(
+    trace: Interpreter,
+    kind: str,
+    first: Tensor,
+    second: Tensor,
+    shape: Sequence[int],
+    dims: list[Dim],
+) -> Tensor:
+    """Connect the nodes of two labels that meet in one place.
+
+    If one side is deeper everywhere, and fine enough, it takes edges from the other, as a residual
+    branch does. Otherwise new nodes take edges from both, so that the result does not depend on the
+    order of operands.
+    """
+    both = pairs(first, second)
+    if bool((both[0] == both[1]).all()):
+        return first
+    if bool(((both == NOTHING).sum(0) == 1).any()):
+        return _join_partial(trace, kind, first, second, shape, dims)
+    both = both[:, both[0] != NOTHING]
+    builder = trace.builder
+    (low_a, high_a), (low_b, high_b) = builder.depths(first), builder.depths(second)
+    count = both.size(1)
+    if high_a < low_b and count == both[1].unique().numel():
+        builder.connect(kind, first, second, trace.path)
+        return second
+    if high_b < low_a and count == both[0].unique().numel():
+        builder.connect(kind, second, first, trace.path)
+        return first
+    name = "sum" if kind == "residual" else kind
+    depth = max(high_a, high_b) + 1
+    new = builder.label_like(name, trace.path, shape, dims, [first, second], depth)
+    if bool((compact(first, pattern(first)) == NOTHING).any()):
+        new = canonical(torch.where(first == NOTHING, NOTHING, new))
+    builder.connect(kind, first, new, trace.path)
+    builder.connect(kind, second, new, trace.path)
+    return new
+
+
+def _join_partial(
+    trace: Interpreter,
+    kind: str,
+    first: Tensor,
+    second: Tensor,
+    shape: Sequence[int],
+    dims: list[Dim],
+) -> Tensor:
+    """Where only one side has nodes they stand for the result; elsewhere both are joined."""
+    only = torch.where(first == NOTHING, second, first)
+    overlap = (first != NOTHING) & (second != NOTHING)
+    if not bool(overlap.any()):
+        return canonical(only)
+    filled_first = torch.where(overlap, first, only)
+    filled_second = torch.where(overlap, second, only)
+    return join_labels(trace, kind, canonical(filled_first), canonical(filled_second), shape, dims)
+
+
+def own_nodes(
+    trace: Interpreter, label: Tensor, others: Sequence[Tensor], shape: Sequence[int], dims: list[Dim]
+) -> Tensor:
+    """The label, or copies of its nodes if they stand beside themselves (a channel and its negative)."""
+    nodes = compact(label, pattern(label)).reshape(-1)
+    if not any(bool(torch.isin(nodes, compact(x, pattern(x)).reshape(-1)).any()) for x in others):
+        return label
+    builder = trace.builder
+    depth = builder.depths(label)[1] + 1
+    copies = builder.label_like("copy", trace.path, shape, dims, [label], depth)
+    builder.connect("copy", label, copies, trace.path)
+    return copies
+
+
+# ------------------------------------------------------------------ operations that no label follows
+
+
+def hub_label(trace: Interpreter, value: Value, shape: Sequence[int]) -> Tensor | None:
+    """One node for all that lies behind a tensor without labels, as a label; None if nothing does."""
+    if value.labels or value.behind is None or not value.behind.numel():
+        return None
+    builder = trace.builder
+    hub = builder.node("mix", trace.path, builder.depths(value.behind)[1] + 1)
+    builder.connect("mix", value.behind, hub.expand(value.behind.shape), trace.path)
+    return hub.view([1] * len(shape)).expand(tuple(shape))
+
+
+def tell_about(
+    trace: Interpreter,
+    value: Value,
+    labels: list[Tensor],
+    shape: Sequence[int],
+    dims: list[Dim],
+) -> list[Tensor]:
+    """Labels that also know of what lies behind another operand, unless it is those nodes themselves."""
+    if value.behind is None or not labels:
+        return labels
+    own = nodes_behind(Value(Role.ACTIVATION, dims, labels=labels))
+    if own is not None and bool(torch.isin(value.behind, own).all()):
+        return labels
+    hub = hub_label(trace, value, shape)
+    return labels if hub is None else join(trace, "product", labels, [hub], shape, dims)

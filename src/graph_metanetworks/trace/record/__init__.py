@@ -1,0 +1,1 @@
+"""Record one forward pass."""
