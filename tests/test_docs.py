@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from graph_metanetworks.cli import app
-from menagerie import HANDWRITTEN, MENAGERIE
-from traced import traced
+from support.menagerie import HANDWRITTEN, MENAGERIE
+from support.traced import traced
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]

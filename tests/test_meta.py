@@ -7,9 +7,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._pytree import tree_map_only
 
 import graph_metanetworks as gmn
-from fingerprint import left_as_found
-from menagerie import MENAGERIE
-from traced import BY_NAME, traced
+from support.fingerprint import left_as_found
+from support.menagerie import MENAGERIE
+from support.traced import BY_NAME, traced
 
 READS_VALUES = {"hf-mixtral", "hf-gpt-oss"}  # which expert takes which token is a question of values
 

@@ -25,7 +25,7 @@ from graph_metanetworks.tasks.accuracy.run_folder import Run
 from graph_metanetworks.tasks.accuracy.scores import scores
 from graph_metanetworks.tasks.accuracy.splits import Setting
 from graph_metanetworks.zoo.recipes.classifiers import VaryingCnns
-from scaled_networks import labelled, scaled_zoo
+from support.scaled_networks import labelled, scaled_zoo
 
 
 def run(r2: float) -> Run:

@@ -9,8 +9,8 @@ from torch import nn
 
 import graph_metanetworks as gmn
 from graph_metanetworks.trace.interpret.rules.pointwise import ACTIVATIONS
-from menagerie import MENAGERIE
-from traced import traced
+from support.menagerie import MENAGERIE
+from support.traced import traced
 
 
 def zoo(scale=1.0, size=12):

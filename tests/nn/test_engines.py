@@ -14,8 +14,8 @@ from graph_metanetworks.nn import metanetwork
 from graph_metanetworks.nn import streaming as stream
 from graph_metanetworks.nn.engine import workers as engine_workers
 from graph_metanetworks.nn.panel_run import BLOCKS
-from permuted import weights
-from traced import traced
+from support.permuted import weights
+from support.traced import traced
 
 READOUTS = [
     *(("graph", readout) for readout in ("edges", "kinds", "tensors", "nodes", "attention")),

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 
 import graph_metanetworks as gmn
-from menagerie import MENAGERIE
-from permuted import NAMES, assert_equivariant
-from traced import BY_NAME, traced
+from support.menagerie import MENAGERIE
+from support.permuted import NAMES, assert_equivariant
+from support.traced import BY_NAME, traced
 
 LEVELS = ("graph", "node", "edge")
 

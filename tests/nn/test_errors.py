@@ -5,8 +5,8 @@ import torch
 from torch import nn
 
 import graph_metanetworks as gmn
-from permuted import one, weights
-from traced import traced
+from support.permuted import one, weights
+from support.traced import traced
 
 graph, state = traced("mlp-relu").graph, weights("mlp-relu")
 good = (graph, state)

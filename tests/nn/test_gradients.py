@@ -6,7 +6,7 @@ from torch import nn
 from torch.func import functional_call
 
 import graph_metanetworks as gmn
-from permuted import many
+from support.permuted import many
 
 LEVELS = [("graph", name) for name in ("edges", "kinds", "tensors", "nodes", "attention")]
 LEVELS += [("node", "each"), ("edge", "each"), ("edge", "edit")]

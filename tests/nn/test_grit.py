@@ -6,7 +6,7 @@ from torch import nn
 
 import graph_metanetworks as gmn
 from graph_metanetworks.nn.grit import signed_root
-from permuted import (
+from support.permuted import (
     NAMES,
     assert_all_learn,
     assert_batch_independent,

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import graph_metanetworks as gmn
-from written import Attention, Mlp, Residual, graph_of
+from support.written import Attention, Mlp, Residual, graph_of
 
 
 @pytest.fixture(params=["edges", "nodes", "attention"])

@@ -15,8 +15,8 @@ from torch.utils.data import DataLoader
 
 import graph_metanetworks as gmn
 from graph_metanetworks.nn import metanetwork
-from permuted import many, weights
-from traced import traced
+from support.permuted import many, weights
+from support.traced import traced
 
 ENGINES = ["blocks", "stream", "edge_list"]
 NAMES = ["mlp-relu", "lstm", "mlp-relu"]

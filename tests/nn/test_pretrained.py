@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import graph_metanetworks as gmn
-from permuted import many
+from support.permuted import many
 
 OPTIONS = {
     "plain": {},

@@ -6,7 +6,7 @@ from torch_geometric.nn import GATv2Conv, GINEConv, GPSConv, TransformerConv
 
 import graph_metanetworks as gmn
 from graph_metanetworks.nn.mlp import Mlp
-from permuted import (
+from support.permuted import (
     assert_all_learn,
     assert_batch_independent,
     assert_equivariant,

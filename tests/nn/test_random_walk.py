@@ -9,8 +9,8 @@ from torch import nn
 import graph_metanetworks as gmn
 from graph_metanetworks.nn import random_walk
 from graph_metanetworks.nn.random_walk import random_walks
-from permuted import NAMES, assert_all_learn, assert_batch_independent, assert_equivariant, many, one
-from traced import sample, traced
+from support.permuted import NAMES, assert_all_learn, assert_batch_independent, assert_equivariant, many, one
+from support.traced import sample, traced
 
 
 def dense_powers(graph: gmn.ParameterGraph, steps: int) -> torch.Tensor:  # [steps, N, N]

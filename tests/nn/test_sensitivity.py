@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import graph_metanetworks as gmn
-from permuted import weights
-from traced import traced
-from written import Attention, Mlp, Sets, graph_of
+from support.permuted import weights
+from support.traced import traced
+from support.written import Attention, Mlp, Sets, graph_of
 
 AGGREGATIONS = ["mean", "sum", "max", "fan"]
 

@@ -6,8 +6,8 @@ import torch.nn.functional as F
 from torch import nn
 
 import graph_metanetworks as gmn
-from permuted import NAMES, assert_equivariant, many
-from traced import traced
+from support.permuted import NAMES, assert_equivariant, many
+from support.traced import traced
 
 HIDDEN = 8
 

@@ -6,8 +6,8 @@ from torch import Tensor, nn
 
 import graph_metanetworks as gmn
 from graph_metanetworks.symmetry.align import Descent
-from symmetry.tiny import TINY
-from traced import BY_NAME, Traced, sample, traced
+from support.tiny import TINY
+from support.traced import BY_NAME, Traced, sample, traced
 
 
 def same(first: dict[str, Tensor], second: dict[str, Tensor]) -> bool:

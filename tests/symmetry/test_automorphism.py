@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 import graph_metanetworks as gmn
 from graph_metanetworks.testing.automorphism import numbered
-from symmetry.tiny import TINY
-from traced import BY_NAME, sample, traced
+from support.tiny import TINY
+from support.traced import BY_NAME, sample, traced
 
 SEVERAL = [
     "mlp-group-norm",

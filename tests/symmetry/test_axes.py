@@ -24,7 +24,7 @@ from graph_metanetworks.symmetry.axes import (
     unify,
     variables,
 )
-from symmetry.algebra import Algebra
+from support.algebra import Algebra
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
-from symmetry.algebra import Algebra, Symbolic
+from support.algebra import Algebra, Symbolic
 
 Draw = Callable[[st.SearchStrategy], Any]
 

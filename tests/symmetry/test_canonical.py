@@ -7,8 +7,8 @@ from torch import Tensor, nn
 import graph_metanetworks as gmn
 from graph_metanetworks import testing
 from graph_metanetworks.symmetry.canonical import canonical_automorphism
-from symmetry.tiny import TINY
-from traced import BY_NAME, sample, traced
+from support.tiny import TINY
+from support.traced import BY_NAME, sample, traced
 
 
 def same(first: dict[str, Tensor], second: dict[str, Tensor]) -> bool:

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 import graph_metanetworks as gmn
-from symmetry import exact
-from symmetry.tiny import MORE, TINY
+from support import exact
+from support.tiny import MORE, TINY
 
 
 @pytest.mark.parametrize("name", TINY)

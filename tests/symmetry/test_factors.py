@@ -5,8 +5,8 @@ from math import isclose
 import pytest
 
 import graph_metanetworks as gmn
-from symmetry.tiny import TINY
-from traced import BY_NAME, traced
+from support.tiny import TINY
+from support.traced import BY_NAME, traced
 
 
 @pytest.mark.parametrize("name", BY_NAME)

@@ -9,8 +9,8 @@ from torch import nn
 
 import graph_metanetworks as gmn
 from graph_metanetworks import testing
-from symmetry.tiny import TINY
-from traced import sample, traced
+from support.tiny import TINY
+from support.traced import sample, traced
 
 
 @pytest.mark.parametrize("name", [name for name, (_, _, order) in TINY.items() if order < 100])

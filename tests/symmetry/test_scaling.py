@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 import graph_metanetworks as gmn
 from graph_metanetworks.testing.function import difference, in_double, outputs
-from symmetry.tiny import Residual, mlp
-from traced import BY_NAME, traced
+from support.tiny import Residual, mlp
+from support.traced import BY_NAME, traced
 
 
 def kept(graph: gmn.ParameterGraph, model: nn.Module, args: tuple, kwargs: dict) -> float:

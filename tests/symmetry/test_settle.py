@@ -11,7 +11,7 @@ from torch import nn
 import graph_metanetworks as gmn
 from graph_metanetworks.symmetry.axes import Axis, cut, free, narrow, parents, unify
 from graph_metanetworks.symmetry.settle import settle
-from symmetry.algebra import Algebra
+from support.algebra import Algebra
 
 
 def test_a_dependence_that_every_tensor_can_express_is_kept() -> None:

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 import graph_metanetworks as gmn
-from composed import Composed
-from graph_hash import hash_of
+from support.composed import Composed
+from support.graph_hash import hash_of
 
 X = torch.linspace(-1, 1, 20).view(4, 5).sin()
 LAYERS = [nn.Linear(5, 4), nn.Linear(5, 4), nn.Linear(8, 3)]

@@ -13,8 +13,8 @@ import graph_metanetworks as gmn
 from graph_metanetworks import testing
 from graph_metanetworks.trace.interpret.registry import RULES, functional_name
 from graph_metanetworks.trace.record.tape import Tape
-from menagerie import HANDWRITTEN
-from operations import OPERATIONS
+from support.menagerie import HANDWRITTEN
+from support.operations import OPERATIONS
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from zoo_folders import make
+from support.zoo_folders import make
 
 
 @pytest.fixture(scope="session")

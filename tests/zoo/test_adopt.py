@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from graph_metanetworks.zoo.check import check
-from zoo_folders import contents, make
+from support.zoo_folders import contents, make
 
 
 def truncate(path: Path) -> None:

@@ -16,8 +16,8 @@ from graph_metanetworks.zoo import Zoo, build
 from graph_metanetworks.zoo.description import Description
 from graph_metanetworks.zoo.plan import draw
 from graph_metanetworks.zoo.recipe import Trained, network_seed
-from zoo_folders import contents
-from zoo_recipes import Config, OnceKilled, Regressors
+from support.zoo_folders import contents
+from support.zoo_recipes import Config, OnceKilled, Regressors
 
 alone = partial(build, workers=1, quiet=True)
 

@@ -11,8 +11,8 @@ import pytest
 
 from graph_metanetworks.errors import ZooError
 from graph_metanetworks.zoo import build, progress
-from zoo_folders import contents
-from zoo_recipes import OnceKilled, Regressors
+from support.zoo_folders import contents
+from support.zoo_recipes import OnceKilled, Regressors
 
 
 @pytest.fixture(scope="module")

@@ -17,8 +17,8 @@ import pytest
 from graph_metanetworks.errors import StorageError, ZooError
 from graph_metanetworks.zoo import Zoo, build
 from graph_metanetworks.zoo.check import check
-from zoo_folders import COUNT, SHARD, contents, fork, in_child, make
-from zoo_recipes import Regressors
+from support.zoo_folders import COUNT, SHARD, contents, fork, in_child, make
+from support.zoo_recipes import Regressors
 
 make_slowly = partial(build, Regressors(pause=0.03), COUNT, workers=1, shard_size=SHARD, quiet=True)
 
@@ -83,7 +83,7 @@ def test_nothing_finished_is_made_again(zoo: Path, undisturbed: Path) -> None:
 
 
 COMMAND = [sys.executable, "-c", "from graph_metanetworks.cli import main; main()", "zoo", "build"]
-RECIPE = f"{Path(__file__).resolve().parents[1] / 'zoo_recipes.py'}:Regressors"
+RECIPE = f"{Path(__file__).resolve().parents[1] / 'support' / 'zoo_recipes.py'}:Regressors"
 
 
 def start(folder: Path, *options: str) -> subprocess.Popen[str]:

@@ -7,8 +7,8 @@ import pytest
 
 from graph_metanetworks.errors import ZooError
 from graph_metanetworks.zoo import build
-from zoo_folders import contents
-from zoo_recipes import Regressors
+from support.zoo_folders import contents
+from support.zoo_recipes import Regressors
 
 make = partial(build, Regressors(), 10, workers=1, shard_size=4, quiet=True)
 

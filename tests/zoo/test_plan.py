@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graph_metanetworks.zoo.plan import Range, draw, plan, range_of
-from zoo_recipes import Config, Regressors
+from support.zoo_recipes import Config, Regressors
 
 
 class Shapes(Regressors):

@@ -7,7 +7,7 @@ import pytest
 
 from graph_metanetworks.zoo import build, progress
 from graph_metanetworks.zoo.progress import Display, Pace
-from zoo_recipes import Regressors
+from support.zoo_recipes import Regressors
 
 
 @pytest.fixture

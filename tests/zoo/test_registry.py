@@ -6,12 +6,12 @@ import pytest
 
 from graph_metanetworks.errors import ZooError
 from graph_metanetworks.zoo.registry import absolute, make_recipe, options_of, recipe_class, reference_of
-from zoo_recipes import Regressors
+from support.zoo_recipes import Regressors
 
 
 def test_by_module() -> None:
-    assert recipe_class("zoo_recipes:Regressors") is Regressors
-    assert reference_of(Regressors()) == "zoo_recipes:Regressors"
+    assert recipe_class("support.zoo_recipes:Regressors") is Regressors
+    assert reference_of(Regressors()) == "support.zoo_recipes:Regressors"
 
 
 def test_by_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -29,8 +29,8 @@ def test_by_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("divers", "there is no recipe 'divers'. There are varying-cnns, diverse, small-cnns"),
         ("no_such_file.py:Mine", "cannot be imported: there is no file"),
         ("no.such.module:Mine", "cannot be imported"),
-        ("zoo_recipes:Regresors", "Did you mean 'Regressors'"),
-        ("zoo_recipes:Config", "is no recipe: it must be a subclass"),
+        ("support.zoo_recipes:Regresors", "Did you mean 'Regressors'"),
+        ("support.zoo_recipes:Config", "is no recipe: it must be a subclass"),
     ],
 )
 def test_unknown_recipes(reference: str, said: str) -> None:
@@ -40,9 +40,9 @@ def test_unknown_recipes(reference: str, said: str) -> None:
 
 def test_options() -> None:
     assert list(options_of(Regressors)) == ["steps", "checkpoints", "pause"]
-    recipe = make_recipe("zoo_recipes:Regressors", {"steps": 7})
+    recipe = make_recipe("support.zoo_recipes:Regressors", {"steps": 7})
     assert recipe.settings()["steps"] == 7
     with pytest.raises(ZooError, match=r"has no option depth, width. Its options are: steps: 'int' = 3"):
-        make_recipe("zoo_recipes:Regressors", {"width": 1, "depth": 2})
+        make_recipe("support.zoo_recipes:Regressors", {"width": 1, "depth": 2})
     with pytest.raises(ZooError, match="steps must not be negative"):
-        make_recipe("zoo_recipes:Regressors", {"steps": -1})
+        make_recipe("support.zoo_recipes:Regressors", {"steps": -1})

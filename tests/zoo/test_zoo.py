@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import graph_metanetworks as gmn
 from graph_metanetworks.errors import ZooError
 from graph_metanetworks.zoo import Zoo, build
-from zoo_recipes import Config, Regressors
+from support.zoo_recipes import Config, Regressors
 
 COUNT = 50
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from graph_metanetworks.tasks.accuracy import LabelledZoo, Options, train
-from scaled_networks import labelled, scaled_zoo
+from support.scaled_networks import labelled, scaled_zoo
 
 QUICK = Options(setting="50", steps=12, rounds=3, batch_size=8, patience=0, learning_rate=3e-3)
 

@@ -11,7 +11,7 @@ from graph_metanetworks.errors import TaskError, ZooError
 from graph_metanetworks.tasks import traced_zoo
 from graph_metanetworks.tasks.accuracy import LabelledZoo, TracedZoo
 from graph_metanetworks.tasks.accuracy.data import InOrder, Rounds, read_labels
-from scaled_networks import ScaledNetworks, labelled, scaled_zoo
+from support.scaled_networks import ScaledNetworks, labelled, scaled_zoo
 
 
 def test_a_batch_has_the_weights_and_labels_of_its_networks(data: LabelledZoo) -> None:

@@ -9,7 +9,7 @@ import graph_metanetworks as gmn
 from graph_metanetworks.zoo.draws import draw
 from graph_metanetworks.zoo.families import FAMILIES, Architecture, Task
 from graph_metanetworks.zoo.families.small_cnn import SmallCnnConfig, initialized_small_cnn
-from zoo.classifiers import TASK, VARIANTS, architecture
+from support.classifiers import TASK, VARIANTS, architecture
 
 CIFAR = Task(channels=3, height=32, width=32, classes=10)
 

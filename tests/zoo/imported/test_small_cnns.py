@@ -12,7 +12,7 @@ import torch
 from graph_metanetworks.errors import ZooError
 from graph_metanetworks.zoo import Zoo
 from graph_metanetworks.zoo.imported.small_cnns import import_small_cnns
-from zoo_folders import contents
+from support.zoo_folders import contents
 
 SHAPES = {  # in the order of the published files
     "sequential/conv2d/bias:0": (16,),

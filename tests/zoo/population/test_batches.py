@@ -11,7 +11,7 @@ from graph_metanetworks.zoo.population.batches import (
     channel_statistics,
     usual_augmentation,
 )
-from zoo.classifiers import little_batches, little_data
+from support.classifiers import little_batches, little_data
 
 
 def test_a_step_gives_the_same_batch_whatever_came_before() -> None:

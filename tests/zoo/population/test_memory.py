@@ -8,7 +8,7 @@ from graph_metanetworks.zoo.population import memory
 from graph_metanetworks.zoo.population.course import Course
 from graph_metanetworks.zoo.population.memory import networks_at_once
 from graph_metanetworks.zoo.population.train import train
-from zoo.classifiers import build, configs, little_batches
+from support.classifiers import build, configs, little_batches
 
 
 def test_the_largest_output_counts() -> None:

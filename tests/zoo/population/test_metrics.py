@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from graph_metanetworks.zoo.population import metrics
-from zoo.classifiers import little_batches
+from support.classifiers import little_batches
 
 
 @pytest.mark.parametrize("most", [25, 48])

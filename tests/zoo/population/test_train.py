@@ -12,7 +12,7 @@ from graph_metanetworks.zoo.population.course import Course, TrainingConfig, tra
 from graph_metanetworks.zoo.population.train import train
 from graph_metanetworks.zoo.population.ways import StackedLayers, Vmapped, find_way
 from graph_metanetworks.zoo.recipe import Trained
-from zoo.classifiers import LARGEST, TOGETHER, Config, Together, build, configs, little_batches
+from support.classifiers import LARGEST, TOGETHER, Config, Together, build, configs, little_batches
 
 COURSE = Course(steps=5, warmup=2)
 SEEDS = (11, 12, 13, 14)

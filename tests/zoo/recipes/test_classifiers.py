@@ -13,7 +13,7 @@ from graph_metanetworks.zoo.description import Description
 from graph_metanetworks.zoo.families import FAMILIES
 from graph_metanetworks.zoo.recipe import network_seed
 from graph_metanetworks.zoo.recipes.classifiers import Diverse, SmallCnns, VaryingCnns, grey
-from zoo.classifiers import little_data
+from support.classifiers import little_data
 
 RECIPES = [VaryingCnns, Diverse, SmallCnns]
 

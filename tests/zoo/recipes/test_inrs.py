@@ -13,7 +13,7 @@ from graph_metanetworks.zoo.data import load
 from graph_metanetworks.zoo.inr import Siren
 from graph_metanetworks.zoo.recipe import Recipe, Trained, network_seed
 from graph_metanetworks.zoo.recipes.inrs import ImageChoice, ImageInrs, SineInrs, SineWave
-from zoo_recipes import Regressors
+from support.zoo_recipes import Regressors
 
 
 def trained(recipe: Recipe, count: int) -> tuple[list, list[Trained]]:

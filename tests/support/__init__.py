@@ -1,0 +1,1 @@
+"""What tests share: the menagerie, networks, zoos and oracles."""

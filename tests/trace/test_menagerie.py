@@ -1,0 +1,64 @@
+"""Every architecture of the menagerie against every oracle."""
+
+import copy
+import pickle
+from collections.abc import Callable
+
+import pytest
+
+import graph_metanetworks as gmn
+from graph_metanetworks import testing
+from support.menagerie import MENAGERIE
+from support.traced import Traced, assert_same_graph, traced
+
+
+def operations_equivariant(case: Traced) -> None:
+    checked = testing.assert_operations_equivariant(case.model, *case.args, tracer=case.tracer, **case.kwargs)
+    assert checked > 0
+
+
+def covers(case: Traced) -> None:
+    testing.assert_covers(case.graph, case.model)
+
+
+def round_trip(case: Traced) -> None:
+    testing.assert_round_trip(case.graph, case.model)
+
+
+def function_kept(case: Traced) -> None:
+    testing.assert_function_kept(case.graph, case.model, *case.args, **case.kwargs)
+
+
+def automorphism(case: Traced) -> None:
+    testing.assert_automorphism(case.graph, case.model)
+    testing.assert_automorphism(case.graph, samples=1)  # numbers for weights: no two of them alike
+
+
+ORACLES = (operations_equivariant, covers, round_trip, function_kept, automorphism)
+
+every_architecture = pytest.mark.parametrize("name", [entry.name for entry in MENAGERIE])
+
+
+@every_architecture
+@pytest.mark.parametrize("oracle", ORACLES, ids=lambda oracle: oracle.__name__)
+def test_oracle(name: str, oracle: Callable[[Traced], None]) -> None:
+    oracle(traced(name))
+
+
+@every_architecture
+def test_tracing_twice_gives_equal_graphs(name: str) -> None:
+    case = traced(name)
+    assert_same_graph(case.graph, case.tracer.trace(case.model, *case.args, **case.kwargs))
+
+
+@every_architecture
+@pytest.mark.parametrize("duplicate", ["pickled", "deep-copied"])
+def test_a_copy_of_the_graph_is_as_good(name: str, duplicate: str) -> None:
+    case = traced(name)
+    again = pickle.loads(pickle.dumps(case.graph)) if duplicate == "pickled" else copy.deepcopy(case.graph)
+    assert isinstance(again, gmn.ParameterGraph)
+    assert_same_graph(case.graph, again)
+    testing.assert_covers(again, case.model)
+    testing.assert_round_trip(again, case.model)
+    testing.assert_automorphism(again, case.model, samples=1)
+    testing.assert_function_kept(again, case.model, *case.args, samples=1, **case.kwargs)
