@@ -18,14 +18,11 @@ from time import perf_counter
 import torch
 
 from graph_metanetworks.allocator import keep_freed_memory
+from graph_metanetworks.methods.method import as_metanetwork, count_parameters
 from graph_metanetworks.table import Table
-from graph_metanetworks.tasks.accuracy import LabelledZoo, Options, TracedZoo, train
-from graph_metanetworks.tasks.accuracy.data import Rounds
-from graph_metanetworks.tasks.accuracy.methods import as_metanetwork, count_parameters, find_method
-from graph_metanetworks.tasks.accuracy.module import loss_of
-from graph_metanetworks.tasks.accuracy.splits import Setting
-from graph_metanetworks.tasks.accuracy.training import Networks
-from graph_metanetworks.tasks.defaults import STEPS
+from graph_metanetworks.tasks.accuracy import Accuracy, LabelledZoo, Options, TracedZoo, train
+from graph_metanetworks.training.job import Networks
+from graph_metanetworks.training.samplers import Rounds
 from graph_metanetworks.zoo import Zoo
 
 PHASES = ("data", "forward", "backward", "optimiser")
@@ -46,8 +43,9 @@ class Clock:
 
 def measure(data: LabelledZoo, options: Options) -> Table:
     """The share of each phase of a training step, after one step to warm up."""
-    split = Setting.parse(options.setting).split(data.networks.zoo.table, data.usable, 0)
-    model = find_method(options.method).make(options.size)
+    task = Accuracy(options)
+    split = task.split(data, options.setting, 0)
+    model = task.make_model(task.output(data))
     as_metanetwork(model).fit(Networks(data, split.train[:64], options.batch_size))
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     batches = Rounds(split.train, options.batch_size, options.steps + 1, seed=0)
@@ -57,7 +55,7 @@ def measure(data: LabelledZoo, options: Options) -> Table:
             clock, edges = Clock(dict.fromkeys(PHASES, 0.0), perf_counter()), 0
         networks, accuracies = data[positions]
         clock.tick("data")
-        loss = loss_of(model(networks).squeeze(-1), accuracies, "bce")
+        loss = task.loss(model(networks), accuracies)
         clock.tick("forward")
         optimizer.zero_grad()
         loss.backward()
@@ -117,7 +115,7 @@ def main() -> None:
     data = LabelledZoo(TracedZoo(Zoo.open(asked.zoo)[: asked.networks]))
     chosen = {"method": asked.method, "size": asked.size, "setting": "50"}
     if asked.curve:
-        options = Options(**chosen, steps=asked.steps or STEPS)
+        options = Options(**chosen, steps=asked.steps or Options.steps)
         print(curve(data, options, asked.minutes).text(max_rows=100))
         return
     keep_freed_memory()  # as training does

@@ -17,10 +17,10 @@ from rich.console import Console
 from safetensors.torch import save_file
 
 import graph_metanetworks as gmn
-from graph_metanetworks.experiments.accuracy import Cell, Plan, Results, run_cells, write_report
-from graph_metanetworks.experiments.figure import COLOURS, label, new_figure
+from graph_metanetworks.experiments import Cell, Grid, Results, run_grid, write_report
+from graph_metanetworks.experiments.report.figures import COLOURS, label, new_figure
 from graph_metanetworks.table import Table
-from graph_metanetworks.tasks.accuracy import LabelledZoo, Machine, Options, Predictor, TracedZoo
+from graph_metanetworks.tasks.accuracy import Accuracy, LabelledZoo, Machine, Options, TracedZoo
 from graph_metanetworks.zoo.recipes.classifiers import VaryingCnns
 
 METHODS = ("gmn", "dmc", "deepsets", "statnn", "statnn-boosting")
@@ -43,9 +43,9 @@ def demo(
     step("2", f"train {len(METHODS)} methods to predict test accuracy from weights alone")
     # few rounds: with 40 networks to validate on, an early one could be the best by chance
     options = Options(steps=steps, rounds=5, patience=0)
-    plan = Plan(methods=METHODS, settings=(SETTING,), seeds=1, options=options)
+    grid = Grid(Accuracy(options), methods=METHODS, settings=(SETTING,), seeds=1)
     folder = out / "experiment"
-    results = Results(plan, folder, run_cells(data, plan, folder, Machine(quiet=False)))
+    results = Results(grid, folder, run_grid(data, grid, folder, Machine(quiet=False)))
     results.write()
     step("3", "the report")
     report = write_report(results, data, command="python examples/demo.py")
@@ -78,7 +78,7 @@ def draw_scatter(results: Results, path: Path) -> Path:
 
 def examples(results: Results, data: LabelledZoo, out: Path) -> Table:
     """Three networks that were not trained on: a poor one, a middling one, a good one."""
-    predictor = Predictor.load(Cell("gmn", SETTING, 0).folder(results.out))
+    predictor = gmn.load(Cell("gmn", SETTING, 0).folder(results.out))
     test = results.predictions(Cell("gmn", SETTING, 0))["test"]
     order = np.argsort(test.true)
     rows = []

@@ -22,6 +22,7 @@ NAMES = [
     "TooLarge",
     "TraceError",
     "Tracer",
+    "UnsupportedNetwork",
     "UnsupportedOperation",
     "UnusedParameters",
     "Zoo",
@@ -32,11 +33,13 @@ NAMES = [
     "computation_graph",
     "declare",
     "interpolate",
+    "load",
     "nn",
     "remove_rule",
     "rule",
     "testing",
     "trace",
+    "train",
     "zoo",
 ]
 
@@ -80,6 +83,7 @@ ORACLES = [
 
 GRAPH = [
     "activations",
+    "block_ends",
     "blocks",
     "checked",
     "edge_activation",

@@ -15,6 +15,7 @@ from graph_metanetworks.errors import (
     TaskError,
     TooLarge,
     TraceError,
+    UnsupportedNetwork,
     UnsupportedOperation,
     UnusedParameters,
     ZooError,
@@ -35,11 +36,15 @@ from graph_metanetworks.trace.tracer import Tracer, trace
 
 if TYPE_CHECKING:
     from graph_metanetworks import zoo
+    from graph_metanetworks.tasks.api import train
+    from graph_metanetworks.tasks.loading import load
     from graph_metanetworks.zoo import Zoo
 
 # Names that need an extra, or seconds to import: looked up when they are first used.
 LAZY = {
     "Zoo": "graph_metanetworks.zoo:Zoo",
+    "load": "graph_metanetworks.tasks.loading:load",
+    "train": "graph_metanetworks.tasks.api:train",
     "zoo": "graph_metanetworks.zoo",
 }
 
@@ -78,6 +83,7 @@ __all__ = [
     "TooLarge",
     "TraceError",
     "Tracer",
+    "UnsupportedNetwork",
     "UnsupportedOperation",
     "UnusedParameters",
     "Zoo",
@@ -88,10 +94,12 @@ __all__ = [
     "computation_graph",
     "declare",
     "interpolate",
+    "load",
     "nn",
     "remove_rule",
     "rule",
     "testing",
     "trace",
+    "train",
     "zoo",
 ]

@@ -19,6 +19,10 @@ class StateDictMismatch(TraceError):
     """A state dict or an edge vector does not belong to this parameter graph."""
 
 
+class UnsupportedNetwork(ValueError):
+    """A method cannot take a network; the message says which and why."""
+
+
 class StorageError(ValueError):
     """A folder is in use by another process, or cannot be written to."""
 

@@ -61,3 +61,25 @@ def _import_file(path: Path) -> ModuleType:
     except Exception as error:
         raise UnknownTarget(f"running '{path}' failed: {type(error).__name__}: {error}.") from error
     return module
+
+
+def absolute(reference: str) -> str:
+    """Return a reference that means the same in every working directory.
+
+    >>> absolute("torch.nn:Linear")
+    'torch.nn:Linear'
+    """
+    place, colon, name = reference.rpartition(":")
+    return f"{Path(place).resolve()}{colon}{name}" if place.endswith(".py") else reference
+
+
+def reference_to(kind: type) -> str:
+    """Return the reference by which `find_object` finds a class again.
+
+    >>> reference_to(Path)
+    'pathlib:Path'
+    """
+    main = getattr(sys.modules["__main__"], "__file__", None)
+    if kind.__module__ == "__main__" and main:
+        return absolute(f"{main}:{kind.__qualname__}")
+    return f"{kind.__module__}:{kind.__qualname__}"

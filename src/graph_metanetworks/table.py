@@ -100,3 +100,8 @@ def listed(names: Iterable[str], shown: int = 3) -> str:
     """
     names = list(dict.fromkeys(names))
     return ", ".join(names[:shown]) + (f" and {len(names) - shown:,} more" if len(names) > shown else "")
+
+
+def capitalized(text: str) -> str:
+    """Start with a capital letter; the others stay as they are."""
+    return text[:1].upper() + text[1:]

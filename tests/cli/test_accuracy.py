@@ -62,7 +62,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_scores_are_printed(folder: Path, tmp_path: Path) -> None:
-    words = ("--out", tmp_path / "run", "--model", "statnn-boosting", "--setting", "ood")
+    words = ("--out", tmp_path / "run", "--method", "statnn-boosting", "--setting", "ood")
     output = passes("train", "accuracy", folder / "zoo", *words, *QUICK)
     assert "validation" in output and "R²" in output and "gmn predict" in output
     assert "parameters" not in output  # trees have none
@@ -77,7 +77,7 @@ def test_a_run_is_not_used_again(folder: Path) -> None:
 def test_predict_checkpoints(folder: Path, tmp_path: Path) -> None:
     target = ("--network", f"{folder / 'network.py'}:build", "--quiet")
     output = passes("predict", folder / "run", folder / "weights", *target, "--csv", tmp_path / "p.csv")
-    assert output.count(".safetensors") >= 3 and "90% interval" in output
+    assert output.count(".safetensors") >= 3 and "interval" in output
     assert "out of distribution" in output.splitlines()[1]
     with (tmp_path / "p.csv").open() as file:
         rows = list(csv.DictReader(file))
@@ -169,7 +169,7 @@ def test_wrong_options_claim_no_folder(folder: Path, tmp_path: Path) -> None:
         ("--logger", "neptune"): "there is no logger neptune",
         ("--devices", 3): "multiple of 3",
         ("--tune", "--learning-rate", 0.1): "either --tune or --learning-rate 0.1",
-        ("--tune", "--model", "statnn-boosting"): "no learning rate to tune",
+        ("--tune", "--method", "statnn-boosting"): "no learning rate to tune",
     }
     for options, message in wrong.items():
         assert message in fails(*words, *options)
@@ -181,10 +181,10 @@ def test_bad_zoos(folder: Path, tmp_path: Path) -> None:
     words = ("train", "accuracy", one, "--out", tmp_path / "run", *QUICK)
     assert "needs networks of several hidden sizes" in fails(*words, "--setting", "ood")
     assert "has no column 'accuracy'" in fails(*words, "--label", "accuracy")
-    assert "there is no method 'cnn'" in fails(*words, "--model", "cnn")
+    assert "there is no method 'cnn'" in fails(*words, "--method", "cnn")
     assert "there is no zoo in" in fails("train", "accuracy", tmp_path / "nothing", "--out", tmp_path / "run")
     broken = scaled_zoo(tmp_path / "broken", 30, broken=4).folder
-    words = ("--out", tmp_path / "other", "--model", "statnn-boosting", "--setting", 50, *QUICK)
+    words = ("--out", tmp_path / "other", "--method", "statnn-boosting", "--setting", 50, *QUICK)
     assert "networks: their weights are NaN" in passes("train", "accuracy", broken, *words)
 
 

@@ -9,21 +9,21 @@ import pytest
 import torch
 
 from graph_metanetworks.errors import TaskError
-from graph_metanetworks.experiments.accuracy import Cell, Plan, Results, figures, run_cells, write_report
-from graph_metanetworks.experiments.accuracy.cells import Refused
-from graph_metanetworks.experiments.accuracy.probes import Probe, stripes, true_accuracy, with_images
-from graph_metanetworks.experiments.accuracy.results import Predicted, Spread
+from graph_metanetworks.experiments import Cell, Grid, Refused, Results, run_grid, write_report
+from graph_metanetworks.experiments.accuracy import figures
 from graph_metanetworks.experiments.accuracy.rivals import (
     as_features,
     config_columns,
     rival_predictions,
     within_groups,
 )
+from graph_metanetworks.experiments.accuracy.shifts import Shift, stripes, true_accuracy, with_images
 from graph_metanetworks.experiments.accuracy.trust import Trust, mean_tau
-from graph_metanetworks.tasks.accuracy import Options
-from graph_metanetworks.tasks.accuracy.run_folder import Run
+from graph_metanetworks.experiments.results import Predicted, Spread
+from graph_metanetworks.tasks.accuracy import Accuracy, Options
 from graph_metanetworks.tasks.accuracy.scores import scores
-from graph_metanetworks.tasks.accuracy.splits import Setting
+from graph_metanetworks.tasks.splits import Setting
+from graph_metanetworks.training.run_folder import Run
 from graph_metanetworks.zoo.recipes.classifiers import VaryingCnns
 from support.scaled_networks import labelled, scaled_zoo
 
@@ -35,10 +35,10 @@ def run(r2: float) -> Run:
 
 
 def test_the_table_has_means_and_deviations(tmp_path: Path) -> None:
-    plan = Plan(methods=("gmn", "statnn"), settings=("50",), seeds=3)
+    grid = Grid(Accuracy(), methods=("gmn", "statnn"), settings=("50",), seeds=3)
     runs = {Cell("gmn", "50", seed): run(r2) for seed, r2 in enumerate((0.8, 0.9, 1.0))}
     refused = {Cell("statnn", "50", seed): Refused("cannot take network 7") for seed in range(3)}
-    results = Results(plan, tmp_path, {**runs, **refused})
+    results = Results(grid, tmp_path, {**runs, **refused})
     assert results.table().rows == [
         ("GMN", "1,234", "0.900 ± 0.100", "0.500 ± 0.000"),
         ("StatNN", "–", "–", "–"),
@@ -47,10 +47,10 @@ def test_the_table_has_means_and_deviations(tmp_path: Path) -> None:
 
 
 def test_what_diverged_is_shown_beside_what_did_not(tmp_path: Path) -> None:
-    plan = Plan(methods=("gmn", "dmc"), settings=("50",), seeds=3)
+    grid = Grid(Accuracy(), methods=("gmn", "dmc"), settings=("50",), seeds=3)
     diverged = Refused("training diverged", diverged=True)
     runs = {Cell("gmn", "50", seed): run(0.8) for seed in range(2)} | {Cell("gmn", "50", 2): diverged}
-    results = Results(plan, tmp_path, runs | {Cell("dmc", "50", seed): diverged for seed in range(3)})
+    results = Results(grid, tmp_path, runs | {Cell("dmc", "50", seed): diverged for seed in range(3)})
     assert results.table().rows == [
         ("GMN", "1,234", "0.800 ± 0.000 (1 diverged)", "0.500 ± 0.000 (1 diverged)"),
         ("DMC", "–", "diverged", "diverged"),
@@ -65,8 +65,8 @@ def test_what_diverged_is_shown_beside_what_did_not(tmp_path: Path) -> None:
 def test_a_cell_that_diverges_does_not_stop_the_others(tmp_path: Path) -> None:
     data = labelled(scaled_zoo(tmp_path / "zoo", 40))
     options = Options(steps=4, rounds=2, learning_rate=1e30)
-    plan = Plan(("deepsets", "statnn-boosting"), ("50",), seeds=1, options=options)
-    results = Results(plan, tmp_path, run_cells(data, plan, tmp_path))
+    grid = Grid(Accuracy(options), ("deepsets", "statnn-boosting"), ("50",), seeds=1)
+    results = Results(grid, tmp_path, run_grid(data, grid, tmp_path))
     assert isinstance(results.runs[Cell("statnn-boosting", "50", 0)], Run)
     report = write_report(results, data).read_text()
     assert "DeepSets, 50 % for training: no result. Training diverged" in report
@@ -82,10 +82,10 @@ def test_one_run_has_no_deviation() -> None:
     assert str(Spread.of([0.4, 0.6])) == "0.500 ± 0.141"
 
 
-def test_plans_are_checked() -> None:
-    assert len(list(Plan(methods=("gmn", "dmc"), settings=("50", "ood"), seeds=3).cells())) == 12
+def test_grids_are_checked() -> None:
+    assert len(list(Grid(Accuracy(), methods=("gmn", "dmc"), settings=("50", "ood"), seeds=3).cells())) == 12
     with pytest.raises(TaskError, match="at least one method"):
-        Plan(seeds=0)
+        Grid(Accuracy(), seeds=0)
 
 
 def test_rivals_know_hyper_parameters_and_losses_only(tmp_path: Path) -> None:
@@ -144,8 +144,8 @@ def test_accuracies_are_measured_as_those_of_the_zoo() -> None:
 
 def test_answers() -> None:
     asked = partial(Trust, "GMN", Setting.parse("50"), {}, {}, (), {}, networks=9, known=9)
-    probes = [Probe("untrained networks", "", 4, 0.2, 0.1, 1.0), Probe("others", "", 4, 0.3, None, 0.5)]
-    assert asked(probes, {"GMN": 0.0}).probe_answer == (
+    shifts = [Shift("untrained networks", "", 4, 0.2, 0.1, 1.0), Shift("others", "", 4, 0.3, None, 0.5)]
+    assert asked(shifts, {"GMN": 0.0}).shift_answer == (
         "Untrained networks: 0.20 predicted (0.10 true), 100% called out of distribution; others: 0.30 "
         "predicted, 50% called out of distribution."
     )

@@ -1,4 +1,4 @@
-"""The networks that paths stand for, in batches: checkpoints, folders of them, zoos."""
+"""Networks found at paths, in batches: checkpoints, folders of them, zoos."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from torch import nn
 
 from graph_metanetworks.cli.checkpoint import load_checkpoint
 from graph_metanetworks.cli.example import Example
-from graph_metanetworks.cli.train import say
+from graph_metanetworks.console import say
 from graph_metanetworks.errors import TaskError
 from graph_metanetworks.graph.batch import Batch, collate
+from graph_metanetworks.tasks.runner import BATCH
 from graph_metanetworks.tasks.traced_zoo import TracedZoo, is_finite
 from graph_metanetworks.trace.tracer import trace
 from graph_metanetworks.zoo.description import NAME as ZOO_FILE
 from graph_metanetworks.zoo.zoo import Zoo
 
 SUFFIXES = (".safetensors", ".pt", ".pth", ".bin", ".ckpt")
-BATCH = 16
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """Zoos and checkpoints. Networks whose weights are not finite are left out, and it is said which."""
+    """Zoos and checkpoints. Networks whose weights are not finite are left out with a message."""
 
     zoos: tuple[Path, ...]
     checkpoints: tuple[Path, ...]
@@ -44,7 +44,7 @@ class Candidates:
                 yield traced.batch(usable[start : start + BATCH])
 
     def of_checkpoints(self, model: nn.Module, example: Example) -> Iterator[Batch]:
-        """The checkpoints as weights of a network."""
+        """Read the checkpoints as weights of one network."""
         graph = trace(model, *example.args, **example.kwargs)
         for start in range(0, len(self.checkpoints), BATCH):
             files = self.checkpoints[start : start + BATCH]
@@ -62,7 +62,7 @@ def _say_left_out(count: int, of_what: str) -> None:
 
 
 def _inside(path: Path) -> tuple[list[Path], list[Path]]:
-    """The zoos and the checkpoints that a path stands for. Files of a zoo are no checkpoints."""
+    """Find the zoos and the checkpoints at a path. Files of a zoo are no checkpoints."""
     if path.is_file():
         return [], [path]
     if not path.exists():

@@ -33,4 +33,3 @@ Unused = Annotated[
     Literal["raise", "keep"], typer.Option(help="Parameters the example never reached: raise, or keep.")
 ]
 Meta = Annotated[bool, typer.Option("--meta", help="Build on the meta device, without memory.")]
-Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]

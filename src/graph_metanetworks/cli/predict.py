@@ -1,4 +1,4 @@
-"""`gmn predict`: the accuracy of networks from their weights."""
+"""`gmn predict`: use a run on networks, from their weights."""
 
 from __future__ import annotations
 
@@ -8,63 +8,62 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.progress import track
 
+from graph_metanetworks.cli.candidates import Candidates
 from graph_metanetworks.cli.example import parse_example
-from graph_metanetworks.cli.friendly import friendly_errors
+from graph_metanetworks.cli.friendly import Debug, friendly_errors
 from graph_metanetworks.cli.guess import guess_example
 from graph_metanetworks.cli.target import load_network, parse_keyword, parse_literal
-from graph_metanetworks.cli.train import say
+from graph_metanetworks.console import say
 from graph_metanetworks.errors import TaskError
 from graph_metanetworks.graph.batch import Batch
-from graph_metanetworks.table import Table
-
-if TYPE_CHECKING:
-    from graph_metanetworks.tasks.accuracy import Prediction
+from graph_metanetworks.tasks.loading import load
+from graph_metanetworks.tasks.runner import Runner
 
 
 def predict(
-    run: Annotated[Path, typer.Argument(help="Folder of a run of gmn train accuracy.")],
+    run: Annotated[Path, typer.Argument(help="Folder of a run of gmn train.")],
     networks: Annotated[list[Path], typer.Argument(help="Checkpoints, zoos, or folders of them; several.")],
     network: Annotated[
         str | None,
-        typer.Option(help="What the checkpoints belong to: file.py:name or module:name. Not for a zoo."),
+        typer.Option(help="Builder of the checkpoints' network: file.py:name or module:name. Not for a zoo."),
     ] = None,
     arg: Annotated[list[str] | None, typer.Option(help="Argument of the network; repeat.")] = None,
     kwarg: Annotated[list[str] | None, typer.Option(help="Keyword argument, name=value; repeat.")] = None,
     input: Annotated[
         list[str] | None, typer.Option(help="An input of forward, as for gmn trace; repeat.")
     ] = None,
-    level: Annotated[float, typer.Option(help="Probability that an interval holds the truth.")] = 0.9,
+    level: Annotated[
+        float | None, typer.Option(help="Probability that an interval holds the truth; 0.9 by default.")
+    ] = None,
     csv_file: Annotated[Path | None, typer.Option("--csv", help="Write the predictions as CSV.")] = None,
     json_file: Annotated[
         str | None, typer.Option("--json", metavar="FILE", help="Write them as JSON; - prints them alone.")
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Hide progress.")] = False,
+    debug: Debug = False,
 ) -> None:
-    """Predict the accuracy of networks, with an interval, and warn where it should not be trusted."""
-    # Lightning takes seconds to import: only now, so that other commands stay quick
-    from graph_metanetworks.tasks.accuracy import Predictor
-
+    """Predict what a run has learned, such as accuracies with intervals, and warn where not to trust it."""
     with friendly_errors(debug=debug):
-        if not 0 < level < 1:
-            raise TaskError(f"--level {level} must lie between 0 and 1, such as 0.9.")
         for file in (csv_file, Path(json_file) if json_file and json_file != "-" else None):
             if file is not None:
                 _check_new(file)
-        predictor = Predictor.load(run)
+        runner = load(run)
+        options = {} if level is None else {"level": level}
+        if options and "level" not in runner.options:
+            raise TaskError(f"--level is for runs that predict intervals, and {run} does not.")
         batches = _batches(networks, network, arg or (), kwarg or (), input)
         shown = track(batches, "predicting", disable=quiet or json_file == "-", transient=True)
-        found = [prediction for batch in shown for prediction in predictor(batch, level=level)]
+        found = [prediction for batch in shown for prediction in runner.predict(batch, **options)]
         if not found:
             raise TaskError(
                 "nothing to predict: the weights of every network are NaN or infinite. Did training diverge?"
             )
-        _report(found, level, csv_file, json_file)
+        _report(runner, found, csv_file, json_file)
 
 
 def _batches(
@@ -74,14 +73,11 @@ def _batches(
     kwargs: Sequence[str],
     inputs: list[str] | None,
 ) -> Iterator[Batch]:
-    # it reads zoos, which takes a while to import
-    from graph_metanetworks.cli.candidates import Candidates
-
     candidates = Candidates.find(paths)
     if candidates.checkpoints and target is None:
         raise TaskError(
-            f"which network {candidates.checkpoints[0]} belongs to is not known: name the class or function "
-            "that builds it, as --network my_model.py:build."
+            f"the network of {candidates.checkpoints[0]} is unknown: name the class or function that builds "
+            "it, as --network my_model.py:build."
         )
     yield from candidates.of_zoos()
     if candidates.checkpoints and target is not None:
@@ -99,18 +95,13 @@ def _check_new(file: Path) -> None:
         raise TaskError(f"cannot write {file}: the folder '{file.parent}' may not be changed.")
 
 
-def _report(found: Sequence[Prediction], level: float, csv_file: Path | None, json_file: str | None) -> None:
+def _report(runner: Runner, found: Sequence[Any], csv_file: Path | None, json_file: str | None) -> None:
     rows = [asdict(prediction) for prediction in found]
     if json_file == "-":
         typer.echo(json.dumps(rows, indent=2))
         return
-    shown = [
-        (p.name, f"{p.accuracy:.3f}", f"{p.low:.3f} to {p.high:.3f}", "yes" if p.warning else "")
-        for p in found
-    ]
-    header = ("network", "accuracy", f"{level:.0%} interval", "out of distribution")
-    typer.echo(Table("Predicted accuracy", header, shown, right=("accuracy",)).text())
-    warned = [prediction for prediction in found if prediction.warning]
+    typer.echo(runner.table(found).text())
+    warned = [prediction for prediction in found if getattr(prediction, "warning", "")]
     for prediction in warned[:3]:
         say(f"warning: {prediction.name} is {prediction.warning}", "yellow")
     if len(warned) > 3:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from graph_metanetworks.cli import options
-from graph_metanetworks.cli.friendly import friendly_errors
+from graph_metanetworks.cli.friendly import Debug, friendly_errors
 from graph_metanetworks.cli.named import named_network, traced_on
 from graph_metanetworks.trace.tracer import Tracer
 
@@ -19,7 +19,7 @@ def symmetry(
     unknown: options.Unknown = "raise",
     unused: options.Unused = "raise",
     meta: options.Meta = False,
-    debug: options.Debug = False,
+    debug: Debug = False,
 ) -> None:
     """Explain the symmetries of a network: permutations of neurons, and scales of units."""
     with friendly_errors(debug=debug):

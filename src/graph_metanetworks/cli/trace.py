@@ -12,7 +12,7 @@ from rich.console import Console
 
 from graph_metanetworks.cli import options
 from graph_metanetworks.cli.checkpoint import load_checkpoint
-from graph_metanetworks.cli.friendly import friendly_errors
+from graph_metanetworks.cli.friendly import Debug, friendly_errors
 from graph_metanetworks.cli.named import named_network, traced_on
 from graph_metanetworks.errors import TraceError
 from graph_metanetworks.graph.description import describe
@@ -47,7 +47,7 @@ def trace(
         str | None, typer.Option("--json", metavar="FILE", help="Write the graph as JSON; - prints it alone.")
     ] = None,
     max_rows: Annotated[int, typer.Option(min=3, help="Rows of each table of the summary.")] = 40,
-    debug: options.Debug = False,
+    debug: Debug = False,
 ) -> None:
     """Trace a network, print its parameter graph, and draw or save it."""
     with friendly_errors(debug=debug):

@@ -1,4 +1,4 @@
-"""A zoo whose networks have their parameter graphs: traced once per architecture."""
+"""A zoo with its parameter graphs, traced once per architecture."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from graph_metanetworks.zoo.zoo import Zoo, ZooNetwork
 
 
 class TracedZoo:
-    """The networks of a zoo as batches. Structure is kept in memory, weights are read as they are needed.
+    """The networks of a zoo as batches. Graphs are kept in memory; weights are read when needed.
 
     >>> traced = TracedZoo(Zoo.open("zoos/diverse"))  # doctest: +SKIP
     >>> traced.batch([0, 5, 7])  # doctest: +SKIP
@@ -33,11 +33,14 @@ class TracedZoo:
     def __len__(self) -> int:
         return len(self.zoo)
 
+    def __repr__(self) -> str:
+        return f"TracedZoo({len(self):,} networks, {len(self.graphs):,} architectures, {self.zoo.folder})"
+
     def graph(self, position: int) -> ParameterGraph:
         return self.graphs[self.architectures[position]]
 
     def name(self, position: int) -> str:
-        """For messages: which network it is."""
+        """Return what messages call a network."""
         return f"network {self.zoo[position].index} of {self.zoo.folder}"
 
     def batch(self, positions: Sequence[int] | np.ndarray) -> Batch:
@@ -47,19 +50,19 @@ class TracedZoo:
 
     @cached_property
     def finite(self) -> np.ndarray:  # [N]
-        """Which networks have no weight that is NaN or infinite; reads all of them."""
+        """Which networks have finite weights only. Reads all of them."""
         return np.array([is_finite(network.state_dict) for network in self.zoo])
 
     @cached_property
     def num_parameters(self) -> np.ndarray:  # [N]
-        """How many weights each network has."""
+        """Number of parameters of each network."""
         return np.array([graph.num_parameters for graph in self.graphs])[self.architectures]
 
 
 def trace_network(zoo: Zoo, network: ZooNetwork) -> ParameterGraph:
-    """The graph of a network, by the example of its recipe."""
+    """Trace a network on the example input of its recipe."""
     config = network.config
-    # as it is initialised, not with its weights: those of a network that diverged cannot be run
+    # freshly initialised: a network that diverged cannot be run
     fresh = zoo.recipe.build(config).eval()
     try:
         return trace(fresh, *zoo.recipe.example(config))
@@ -82,6 +85,6 @@ def _trace(zoo: Zoo, quiet: bool) -> tuple[tuple[ParameterGraph, ...], np.ndarra
 
 
 def is_finite(state_dict: Mapping[str, Tensor]) -> bool:
-    """Whether no weight is NaN or infinite."""
+    """Whether all weights are finite."""
     # a sum in float64 finds NaN and infinity without a temporary as large as the tensor
     return all(bool(x.sum(dtype=torch.float64).isfinite()) for x in state_dict.values())

@@ -10,7 +10,8 @@ import torch
 from graph_metanetworks.errors import TaskError, ZooError
 from graph_metanetworks.tasks import traced_zoo
 from graph_metanetworks.tasks.accuracy import LabelledZoo, TracedZoo
-from graph_metanetworks.tasks.accuracy.data import InOrder, Rounds, read_labels
+from graph_metanetworks.tasks.accuracy.data import read_labels
+from graph_metanetworks.training.samplers import InOrder, Rounds
 from support.scaled_networks import ScaledNetworks, labelled, scaled_zoo
 
 

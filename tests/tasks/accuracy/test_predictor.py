@@ -14,8 +14,8 @@ import graph_metanetworks as gmn
 from graph_metanetworks.errors import StateDictMismatch, TaskError
 from graph_metanetworks.tasks.accuracy import LabelledZoo, Predictor, train
 from graph_metanetworks.tasks.accuracy.intervals import covered, interval, quantile, residuals
-from graph_metanetworks.tasks.accuracy.novelty import Strangeness
-from graph_metanetworks.tasks.accuracy.run_folder import Run
+from graph_metanetworks.tasks.accuracy.novelty import NoveltyScore
+from graph_metanetworks.training.run_folder import Run
 from tasks.accuracy.conftest import QUICK
 
 
@@ -64,7 +64,7 @@ def in_batch(model: nn.Module) -> gmn.Batch:
 
 
 def test_shares_are_not_rounded_to_all() -> None:
-    assert "than 99.9% of" in Strangeness(1.0, 0.9999).warning
+    assert "than 99.9% of" in NoveltyScore(1.0, 0.9999).warning
 
 
 def test_nan_weights_are_refused(data: LabelledZoo) -> None:

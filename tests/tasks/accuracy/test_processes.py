@@ -11,9 +11,9 @@ import torch
 from torch import nn
 
 import graph_metanetworks as gmn
+from graph_metanetworks.methods.method import as_metanetwork
 from graph_metanetworks.tasks.accuracy import METHODS, LabelledZoo
-from graph_metanetworks.tasks.accuracy.methods import as_metanetwork
-from graph_metanetworks.tasks.accuracy.training import Networks
+from graph_metanetworks.training.job import Networks
 
 SOURCE = Path(__file__).resolve().parents[3] / "src"
 TESTS = Path(__file__).resolve().parents[2]
@@ -56,7 +56,7 @@ def test_two_processes_score_as_one(zoo_folder: Path, command: Path, tmp_path: P
 
 @pytest.mark.slow
 def test_two_processes_tune_together(zoo_folder: Path, command: Path, tmp_path: Path) -> None:
-    words = ("--devices", "2", "--tune", "--model", "statnn")
+    words = ("--devices", "2", "--tune", "--method", "statnn")
     done = trained(command, zoo_folder, tmp_path / "run", *words)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("of training") == 1 and done.stderr == ""

@@ -10,7 +10,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from graph_metanetworks.errors import Diverged, StateDictMismatch, TaskError
+from graph_metanetworks.errors import Diverged, TaskError, UnsupportedNetwork
+from graph_metanetworks.methods.method import as_metanetwork, count_parameters
+from graph_metanetworks.methods.registry import BUDGETS
+from graph_metanetworks.tasks import train as training
 from graph_metanetworks.tasks.accuracy import (
     METHODS,
     LabelledZoo,
@@ -18,12 +21,11 @@ from graph_metanetworks.tasks.accuracy import (
     Options,
     Predictor,
     train,
-    training,
     tune,
 )
-from graph_metanetworks.tasks.accuracy.callbacks import Curve
-from graph_metanetworks.tasks.accuracy.methods import BUDGETS, as_metanetwork, count_parameters
-from graph_metanetworks.tasks.accuracy.run_folder import RUN, Run
+from graph_metanetworks.training.callbacks import Curve
+from graph_metanetworks.training.job import Networks
+from graph_metanetworks.training.run_folder import RUN, Run
 from tasks.accuracy.conftest import QUICK
 
 TUNED = replace(QUICK, learning_rate=None)
@@ -54,7 +56,7 @@ def test_sizes_are_near_their_budget(method: str, size: str, data: LabelledZoo) 
     if not METHODS[method].by_gradient:
         pytest.skip("has no parameters")
     model = METHODS[method].make(size)
-    as_metanetwork(model).fit(training.Networks(data, data.usable.nonzero()[0], 8))
+    as_metanetwork(model).fit(Networks(data, data.usable.nonzero()[0], 8))
     near = {"paper": 0.03, "small": 0.15}[size]
     assert count_parameters(model) == pytest.approx(BUDGETS[size], rel=near)
 
@@ -104,7 +106,7 @@ def test_a_run_that_was_stopped_after_training_is_only_finished(
         def dies(*_: object) -> None:
             raise Killed
 
-        patched.setattr(training, "_finish", dies)
+        patched.setattr(training, "finish", dies)
         with pytest.raises(Killed):
             train(data, tmp_path / "stopped", options)
     resumed = train(data, tmp_path / "stopped", options)
@@ -183,9 +185,9 @@ def test_a_run_of_another_format_is_refused(run_folder: Path, tmp_path: Path) ->
 def test_a_run_is_not_continued_by_another_version(data: LabelledZoo, tmp_path: Path) -> None:
     asked = train(data, tmp_path / "run", replace(QUICK, method="statnn-boosting"))
     replace(asked, version="0.0.1", result=None).save(tmp_path / "run")
-    with pytest.raises(TaskError, match=r"version 0\.0\.1 of.*install version 0\.0\.1 to go on with it"):
+    with pytest.raises(TaskError, match=r"version 0\.0\.1 of.*install version 0\.0\.1 to resume it"):
         train(data, tmp_path / "run", replace(QUICK, method="statnn-boosting"))
-    with pytest.raises(TaskError, match=r"install version 0\.0\.1 to go on with it"):
+    with pytest.raises(TaskError, match=r"install version 0\.0\.1 to resume it"):
         tune(data, tmp_path / "run", TUNED)
 
 
@@ -251,7 +253,7 @@ def test_squared_error_and_tensorboard(data: LabelledZoo, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"method": "resnet"}, "no method 'resnet'; there are gmn"),
+        ({"method": "resnet"}, "no method 'resnet'; choose from gmn"),
         ({"size": "huge"}, "no size 'huge'"),
         ({"loss": "mae"}, "no loss 'mae'"),
         ({"steps": 10, "rounds": 3}, "cannot be cut into 3 equal rounds"),
@@ -269,7 +271,7 @@ def test_bad_options(options: dict, message: str) -> None:
 def test_loggers(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(TaskError, match="no logger neptune"):
         Machine(loggers=("neptune",))
-    monkeypatch.setattr("graph_metanetworks.tasks.accuracy.options.find_spec", lambda name: None)
+    monkeypatch.setattr("graph_metanetworks.training.options.find_spec", lambda name: None)
     with pytest.raises(TaskError, match=r"pip install 'graph_metanetworks\[wandb\]'"):
         Machine(loggers=("csv", "wandb"))
 
@@ -298,10 +300,10 @@ def test_a_method_that_cannot_take_the_networks_leaves_the_folder_free(
     data: LabelledZoo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuses(*_: object) -> None:
-        raise StateDictMismatch("no place for it")
+        raise UnsupportedNetwork("no place for it")
 
     with monkeypatch.context() as patched:
-        patched.setattr(training, "_check_takes_all", refuses)
-        with pytest.raises(StateDictMismatch):
+        patched.setattr(training, "check_takes_all", refuses)
+        with pytest.raises(UnsupportedNetwork):
             train(data, tmp_path, replace(QUICK, method="statnn"))
     assert train(data, tmp_path, replace(QUICK, method="statnn-boosting")).is_finished

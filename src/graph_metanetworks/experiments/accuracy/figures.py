@@ -1,4 +1,4 @@
-"""The figures of the report."""
+"""Figures of the accuracy report."""
 
 from __future__ import annotations
 
@@ -6,12 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from graph_metanetworks.experiments.accuracy.cells import Cell
-from graph_metanetworks.experiments.accuracy.results import Predicted, Results
-from graph_metanetworks.experiments.figure import COLOURS, as_image, label, new_figure
+from graph_metanetworks.experiments.report.figures import as_image, cycle, label, new_figure
+from graph_metanetworks.experiments.results import Predicted
 from graph_metanetworks.plot.palette import FAINT
-from graph_metanetworks.tasks.accuracy.methods import find_method
-from graph_metanetworks.tasks.accuracy.splits import Setting
 
 BINS = np.linspace(0, 1, 31).tolist()
 
@@ -20,7 +17,7 @@ def histograms(labels: np.ndarray, families: np.ndarray) -> str:
     """How accuracies are spread in the zoo, by family."""
     names = sorted(set(families.tolist()))
     figure, axes = new_figure(1, len(names), width=max(4.0, 2.1 * len(names)), height=2.1)
-    for colour, name, ax in zip(_cycle(len(names)), names, axes[0], strict=True):
+    for colour, name, ax in zip(cycle(len(names)), names, axes[0], strict=True):
         own = labels[families == name]
         ax.hist(own, BINS, color=colour)
         label(ax, f"{name} ({len(own):,})", "accuracy", "networks" if ax is axes[0][0] else "")
@@ -39,7 +36,7 @@ def scatter(panels: Mapping[str, Mapping[str, Predicted]], families: Mapping[int
             shown = panels[method][part]
             own = np.array([families[index] for index in shown.indices.tolist()])
             ax.plot([0, 1], [0, 1], color=FAINT, linewidth=1)
-            for colour, family in zip(_cycle(len(known)), known, strict=True):
+            for colour, family in zip(cycle(len(known)), known, strict=True):
                 chosen = own == family
                 ax.scatter(
                     *(shown.true[chosen], shown.predicted[chosen]),
@@ -57,43 +54,13 @@ def scatter(panels: Mapping[str, Mapping[str, Predicted]], families: Mapping[int
     return as_image(figure, f"scatter plots, {name}")
 
 
-def learning_curves(results: Results) -> str:
-    """Validation R² against seconds of training, a panel for each setting."""
-    settings = results.plan.settings
-    figure, axes = new_figure(1, len(settings), width=3.4 * len(settings), height=2.6)
-    colours = dict(zip(results.plan.methods, _cycle(len(results.plan.methods)), strict=True))
-    for ax, setting in zip(axes[0], settings, strict=True):
-        shown = []
-        for method, colour in colours.items():
-            for seed in range(results.plan.seeds):
-                curve = results.curve(Cell(method, setting, seed))
-                if curve is not None:
-                    title = find_method(method).title if seed == 0 else None
-                    ax.plot(curve["seconds"], curve["val_r2"], color=colour, linewidth=1, label=title)
-                    shown.append(curve["val_r2"])
-        ax.set_ylim(lowest(shown), 1.02)
-        label(ax, Setting.parse(setting).title, "seconds of training", "validation R²")
-    axes[0][-1].legend(fontsize=7, frameon=False)
-    return as_image(figure, "learning curves")
-
-
-def lowest(curves: Sequence[np.ndarray]) -> float:
-    """Where the axis of scores starts: first points are seen, unless one is so bad that it hides the rest.
-
-    >>> lowest([np.array([-0.4, 0.8])]), lowest([np.array([-70.0, 0.8])]), lowest([np.array([0.5, 0.8])])
-    (-0.45, -1.05, -0.05)
-    """
-    firsts = [curve[np.isfinite(curve)][:1] for curve in curves]
-    return round(max(-1.0, min([0.0, *np.concatenate([*firsts, np.zeros(0)]).tolist()])) - 0.05, 3)
-
-
 def errors_by_group(errors: Mapping[str, np.ndarray], groups: Mapping[str, np.ndarray]) -> str:
     """Absolute errors of each method, as boxes, by family and hidden size."""
     methods = list(errors)
     names = sorted({name for own in groups.values() for name in own.tolist()})
     figure, axes = new_figure(1, 1, width=max(5.0, 1.0 * len(names) + 1.5), height=2.8)
     ax, share = axes[0][0], 0.8 / len(methods)
-    for number, (method, colour) in enumerate(zip(methods, _cycle(len(methods)), strict=True)):
+    for number, (method, colour) in enumerate(zip(methods, cycle(len(methods)), strict=True)):
         boxes = [errors[method][groups[method] == name] for name in names]
         places = np.arange(len(names)) + (number - (len(methods) - 1) / 2) * share
         drawn = ax.boxplot(
@@ -120,13 +87,9 @@ def calibration(levels: Sequence[float], coverage: Mapping[str, Sequence[float]]
     figure, axes = new_figure(1, 1, width=3.6, height=3.0)
     ax = axes[0][0]
     ax.plot([0, 1], [0, 1], color=FAINT, linewidth=1)
-    for colour, (method, found) in zip(_cycle(len(coverage)), coverage.items(), strict=True):
+    for colour, (method, found) in zip(cycle(len(coverage)), coverage.items(), strict=True):
         ax.plot(levels, found, "o-", color=colour, markersize=3, linewidth=1, label=method)
     ax.set(xlim=(0.4, 1.0), ylim=(0.4, 1.02))
     label(ax, "", "promised", "held")
     ax.legend(fontsize=7, frameon=False)
     return as_image(figure, "calibration of intervals")
-
-
-def _cycle(count: int) -> list[str]:
-    return [COLOURS[number % len(COLOURS)] for number in range(count)]

@@ -8,7 +8,7 @@ import torch
 from sklearn.ensemble import HistGradientBoostingRegressor
 
 from graph_metanetworks.tasks.accuracy.scores import Scores, scores
-from graph_metanetworks.tasks.accuracy.splits import Split
+from graph_metanetworks.training.job import Split
 from graph_metanetworks.zoo.shard import CONFIG, ROLE
 
 LOSS, ACCURACY = "train_loss", "train_accuracy"

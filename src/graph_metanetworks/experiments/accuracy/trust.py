@@ -7,16 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from graph_metanetworks.experiments.accuracy.cells import Cell
-from graph_metanetworks.experiments.accuracy.probes import Probe, permutation_gap, probe_all
-from graph_metanetworks.experiments.accuracy.results import Predicted, Results
 from graph_metanetworks.experiments.accuracy.rivals import rival_predictions, within_groups
+from graph_metanetworks.experiments.accuracy.shifts import Shift, examine_shifts, permutation_gap
+from graph_metanetworks.experiments.grid import Cell
+from graph_metanetworks.experiments.results import Predicted, Results
+from graph_metanetworks.table import capitalized
 from graph_metanetworks.tasks.accuracy import LabelledZoo, Predictor
 from graph_metanetworks.tasks.accuracy.intervals import coverage_error, covered
-from graph_metanetworks.tasks.accuracy.methods import find_method
-from graph_metanetworks.tasks.accuracy.run_folder import Run
 from graph_metanetworks.tasks.accuracy.scores import Scores, scores
-from graph_metanetworks.tasks.accuracy.splits import HIDDEN, Setting, family_of
+from graph_metanetworks.tasks.splits import HIDDEN, Setting, family_of
 
 LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 LEVEL = 0.9
@@ -32,7 +31,7 @@ class Trust:
     rivals: dict[str, tuple[Scores, float]]  # scores, and mean tau within family and size
     levels: tuple[float, ...]
     coverage: dict[str, list[float]]  # by method
-    probes: list[Probe]
+    shifts: list[Shift]
     permuted: dict[str, float]  # largest change of a prediction, by method
     networks: int  # in the test part
     known: int  # residuals that intervals come from
@@ -66,11 +65,11 @@ class Trust:
         )
 
     @property
-    def probe_answer(self) -> str:
+    def shift_answer(self) -> str:
         parts = [
-            f"{probe.name}: {probe.predicted:.2f} predicted{_true(probe)}, {probe.warned:.0%} called out of "
+            f"{shift.name}: {shift.predicted:.2f} predicted{_true(shift)}, {shift.warned:.0%} called out of "
             "distribution"
-            for probe in self.probes
+            for shift in self.shifts
         ]
         return capitalized("; ".join(parts) + ".")
 
@@ -87,42 +86,37 @@ class Trust:
         )
 
 
-def _true(probe: Probe) -> str:
-    return "" if probe.true is None else f" ({probe.true:.2f} true)"
-
-
-def capitalized(text: str) -> str:
-    """With a capital letter at its start; the others stay as they are."""
-    return text[:1].upper() + text[1:]
+def _true(shift: Shift) -> str:
+    return "" if shift.true is None else f" ({shift.true:.2f} true)"
 
 
 def examine(results: Results, data: LabelledZoo) -> Trust | None:
     """Ask about the first method that has a run in the first setting; None if there is no such method."""
-    setting = results.plan.settings[0]
-    cells = [Cell(method, setting, 0) for method in results.plan.methods]
-    cell = next((cell for cell in cells if isinstance(results.runs[cell], Run)), None)
-    if cell is None:
+    setting = results.grid.settings[0]
+    cells = results.first_runs(setting)
+    if not cells:
         return None
+    title, cell = next(iter(cells.items()))
     table = data.networks.zoo.table
-    split = Setting.parse(setting).split(table, data.usable, 0)
-    title, found = find_method(cell.method).title, results.predictions(cell)["test"]
+    split = results.task.split(data, setting, 0)
+    found = results.predictions(cell)["test"]
     sizes = table[HIDDEN].to_pylist() if HIDDEN in table.column_names else [""] * len(table)
     every = np.array([f"{f} {s}".strip() for f, s in zip(family_of(table).tolist(), sizes, strict=True)])
     groups = every[split.test]
     others = rival_predictions(table, data.labels, split)
     predicted = {f"the weights ({title})": found.predicted, **others}
-    predictors = _predictors(results, setting)
+    predictors = {name: Predictor.load(own.folder(results.out)) for name, own in cells.items()}
     return Trust(
         title=title,
-        setting=Setting.parse(setting),
+        setting=results.task.setting(setting),
         within=within_groups(found.predicted, found.true, groups),
         rivals={
             name: (_scores(own, found.true), mean_tau(within_groups(own, found.true, groups)))
             for name, own in predicted.items()
         },
         levels=LEVELS,
-        coverage=_coverage(results, predictors, setting),
-        probes=probe_all(predictors[title], data, split.test),
+        coverage={name: _coverage(results, own, predictors[name]) for name, own in cells.items()},
+        shifts=examine_shifts(predictors[title], data, split.test),
         permuted={name: permutation_gap(own, data, split.test) for name, own in predictors.items()},
         networks=len(found.true),
         known=len(predictors[title].calibration),
@@ -137,25 +131,12 @@ def mean_tau(groups: dict[str, Scores]) -> float:
     return float(np.average([own.tau for own in known], weights=[own.networks for own in known]))
 
 
-def _predictors(results: Results, setting: str) -> dict[str, Predictor]:
-    cells = {method: Cell(method, setting, 0) for method in results.plan.methods}
-    return {
-        find_method(method).title: Predictor.load(cell.folder(results.out))
-        for method, cell in cells.items()
-        if isinstance(results.runs[cell], Run)
-    }
-
-
-def _coverage(results: Results, predictors: dict[str, Predictor], setting: str) -> dict[str, list[float]]:
-    found = {}
-    for method in results.plan.methods:
-        title = find_method(method).title
-        if title in predictors:
-            test: Predicted = results.predictions(Cell(method, setting, 0))["test"]
-            predicted, true = torch.from_numpy(test.predicted), torch.from_numpy(test.true)
-            calibration = predictors[title].calibration.double()
-            found[title] = [covered(predicted, true, calibration, level) for level in LEVELS]
-    return found
+def _coverage(results: Results, cell: Cell, predictor: Predictor) -> list[float]:
+    """The share of test networks in their interval, at each level."""
+    test: Predicted = results.predictions(cell)["test"]
+    predicted, true = torch.from_numpy(test.predicted), torch.from_numpy(test.true)
+    calibration = predictor.calibration.double()
+    return [covered(predicted, true, calibration, level) for level in LEVELS]
 
 
 def _scores(predicted: np.ndarray, true: np.ndarray) -> Scores:

@@ -64,13 +64,17 @@ class Trees(nn.Module):
 
 
 class BoostedStatNN(nn.Module):
-    """The statistics of `StatNN`, and gradient boosting of scikit-learn instead of an MLP. `[B, 1]` logits.
+    """The statistics of `StatNN`, and gradient boosting of scikit-learn instead of an MLP. `[B, 1]`
 
-    It has no gradient: `fit`, then `grow`.
+    It has no gradient: `fit`, then `learn`. With `logit`, outputs are logits of targets
+    that lie between 0 and 1.
     """
 
-    def __init__(self, *, iterations: int = 300, learning_rate: float = 0.05, leaves: int = 15) -> None:
+    def __init__(
+        self, *, iterations: int = 300, learning_rate: float = 0.05, leaves: int = 15, logit: bool = True
+    ) -> None:
         super().__init__()
+        self.logit = logit
         self.options = {"max_iter": iterations, "learning_rate": learning_rate, "max_leaf_nodes": leaves}
         self.statistics = WeightStatistics("both")
         self.trees = Trees()
@@ -86,8 +90,15 @@ class BoostedStatNN(nn.Module):
         """Take columns and their scales from a training zoo."""
         self.statistics.fit(batches)
 
-    def grow(self, features: Tensor, accuracies: Tensor, *, seed: int = 0) -> None:
-        """Grow trees on features, as `statistics` gives them, and accuracies."""
+    def learn(self, examples: Iterable[tuple[Batch, Tensor]], *, seed: int = 0) -> None:
+        """Grow trees on batches of networks and their targets `[B]`."""
+        self.double()  # as for prediction: a number near a threshold is then on the same side of it
+        parts = [(self.statistics(batch.to(torch.float64)), targets) for batch, targets in examples]
+        features, targets = (torch.cat(part) for part in zip(*parts, strict=True))
+        self.grow(features, targets, seed=seed)
+
+    def grow(self, features: Tensor, targets: Tensor, *, seed: int = 0) -> None:
+        """Grow trees on features, as `statistics` gives them, and targets."""
         leaf = max(2, min(20, len(features) // 20))
         regressor = HistGradientBoostingRegressor(
             **self.options,
@@ -95,8 +106,9 @@ class BoostedStatNN(nn.Module):
             early_stopping=False,  # pyright: ignore[reportArgumentType]
             random_state=seed,
         )
-        self.trees.take(regressor.fit(features.numpy(), accuracies.numpy()))
+        self.trees.take(regressor.fit(features.numpy(), targets.numpy()))
 
     def forward(self, batch: Batch) -> Tensor:  # [B, 1]
-        accuracy = self.trees(self.statistics(batch)).clamp(SURE, 1 - SURE)
-        return accuracy.logit().to(self.statistics.mean)[:, None]
+        found = self.trees(self.statistics(batch))
+        outputs = found.clamp(SURE, 1 - SURE).logit() if self.logit else found
+        return outputs.to(self.statistics.mean)[:, None]

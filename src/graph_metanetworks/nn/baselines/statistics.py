@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from graph_metanetworks.errors import StateDictMismatch
+from graph_metanetworks.errors import UnsupportedNetwork
 from graph_metanetworks.graph.batch import Batch, Stack
 
 QUANTILES = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -116,7 +116,7 @@ class WeightStatistics(nn.Module):
     def _check(self, stack: Stack, network: str) -> None:
         unknown = [column for column in self.columns_of(stack) if column not in self.columns]
         if unknown and self.on_unknown == "raise":
-            raise StateDictMismatch(
+            raise UnsupportedNetwork(
                 f"{network} has the {unknown[0]}, which no network of the training zoo has: statistics by "
                 f"{'tensor' if self.by == 'tensor' else 'kind'} have no place for it. The method gmn takes "
                 "any network."

@@ -1,14 +1,23 @@
 """Predict a network's accuracy from its weights alone (section 5.1 of the paper)."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from graph_metanetworks.methods.registry import METHODS
+from graph_metanetworks.tasks import train as training
 from graph_metanetworks.tasks.accuracy.data import LabelledZoo
-from graph_metanetworks.tasks.accuracy.methods import METHODS
-from graph_metanetworks.tasks.accuracy.options import Machine, Options
 from graph_metanetworks.tasks.accuracy.predictor import Prediction, Predictor
-from graph_metanetworks.tasks.accuracy.training import train, tune
+from graph_metanetworks.tasks.accuracy.task import Accuracy, Options
 from graph_metanetworks.tasks.traced_zoo import TracedZoo
+from graph_metanetworks.training.options import Machine
+from graph_metanetworks.training.run_folder import Run
+from graph_metanetworks.training.tuning import RATES
 
 __all__ = [
     "METHODS",
+    "Accuracy",
     "LabelledZoo",
     "Machine",
     "Options",
@@ -18,3 +27,20 @@ __all__ = [
     "train",
     "tune",
 ]
+
+
+def train(data: LabelledZoo, out: Path, options: Options, machine: Machine | None = None) -> Run:
+    """Train a predictor of accuracy; see `graph_metanetworks.tasks.train.train`."""
+    return training.train(Accuracy(options), data, out, machine)
+
+
+def tune(
+    data: LabelledZoo,
+    out: Path,
+    options: Options,
+    machine: Machine | None = None,
+    *,
+    rates: Sequence[float] = RATES,
+) -> Run:
+    """Train with each learning rate and keep the best; see `graph_metanetworks.tasks.train.tune`."""
+    return training.tune(Accuracy(options), data, out, machine, rates=rates)

@@ -20,7 +20,7 @@ FAR = 0.99  # a network farther away than this share of the validation networks 
 
 
 @dataclass(frozen=True)
-class Strangeness:
+class NoveltyScore:
     """`share`: of the validation networks, how many are nearer to the training zoo.
 
     `unlike`: of those of about the same accuracy, how many have outputs that are more like the ones there.
@@ -95,7 +95,7 @@ class Novelty(nn.Module):
         nearest = gaps.topk(min(NEIGHBOURS, len(self.known)), dim=1, largest=False).values
         return nearest.mean(1).float().to(self.known)
 
-    def judge(self, batch: Batch, accuracies: Tensor) -> list[Strangeness]:
+    def judge(self, batch: Batch, accuracies: Tensor) -> list[NoveltyScore]:
         """`accuracies` are those that are predicted. [B]"""
         distances = self.distances(batch)
         nearer = torch.searchsorted(self.usual, distances) / max(1, len(self.usual))
@@ -104,7 +104,7 @@ class Novelty(nn.Module):
             kinds |= dict.fromkeys(stack.members, self._other_kinds(stack))
         judged = zip(distances.tolist(), nearer.tolist(), self.imprint.judge(batch, accuracies), strict=True)
         return [
-            Strangeness(distance, 1.0 if any(kinds[member]) else share, unlike, *kinds[member])
+            NoveltyScore(distance, 1.0 if any(kinds[member]) else share, unlike, *kinds[member])
             for member, (distance, share, unlike) in enumerate(judged)
         ]
 

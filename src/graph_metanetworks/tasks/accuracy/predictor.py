@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from graph_metanetworks._version import __version__
 from graph_metanetworks.errors import TaskError
 from graph_metanetworks.graph.batch import Batch
+from graph_metanetworks.table import Table
 from graph_metanetworks.tasks.accuracy.intervals import interval
-from graph_metanetworks.tasks.accuracy.methods import as_metanetwork, find_method
 from graph_metanetworks.tasks.accuracy.novelty import Novelty
-from graph_metanetworks.tasks.accuracy.run_folder import MODEL, REFERENCE, Run
+from graph_metanetworks.tasks.loading import load
+from graph_metanetworks.tasks.runner import Runner
+from graph_metanetworks.training.run_folder import Run
+
+if TYPE_CHECKING:
+    from graph_metanetworks.tasks.task import Task
 
 LEVEL = 0.9
 
@@ -32,84 +36,58 @@ class Prediction:
     warning: str = ""  # why not to trust it
 
 
-@dataclass(frozen=True, eq=False)
-class Predictor:
-    """What `gmn train accuracy` made, ready to be used.
+@dataclass(frozen=True, eq=False, repr=False)
+class Predictor(Runner):
+    """A run of `gmn train accuracy`, ready to be used.
 
-    >>> predictor = Predictor.load("runs/gmn")  # doctest: +SKIP
-    >>> predictor(gmn.collate([(graph, model.state_dict())]))  # doctest: +SKIP
-    [Prediction(name='network 0 (Cnn2d)', accuracy=0.93, low=0.9, high=0.96, warning='')]
+    >>> predictor = gmn.load("runs/gmn")                      # doctest: +SKIP
+    >>> predictor(model, torch.zeros(1, 3, 32, 32))           # doctest: +SKIP
+    [Prediction(name='Cnn', accuracy=0.93, low=0.9, high=0.96, warning='')]
     """
 
-    run: Run
-    model: nn.Module
+    options = ("level",)
+
     calibration: Tensor  # residuals of validation networks, ascending
     novelty: Novelty
 
     @classmethod
     def load(cls, folder: str | Path) -> Predictor:
-        folder = Path(folder)
-        run = Run.load(folder)
-        _require_alike(run, folder)
-        if run.result is None:
-            raise TaskError(
-                f"the run in {folder} is not finished: repeat the gmn train command that started it."
-            )
-        try:
-            weights, reference = load_file(folder / MODEL), load_file(folder / REFERENCE)
-        except (OSError, SafetensorError) as error:
-            raise TaskError(f"the run in {folder} is damaged: {error}. Train anew.") from error
-        model = find_method(run.options["method"]).make(run.options["size"])
-        as_metanetwork(model).make_tables(run.result["scales"])
-        novelty = Novelty()
-        novelty.make_tables(run.result["kinds"])
-        calibration = reference.pop("calibration")
-        try:
-            model.double().load_state_dict(weights)
-            novelty.load_state_dict({k.removeprefix("novelty."): v for k, v in reference.items()})
-        except RuntimeError as error:
-            raise TaskError(
-                f"the weights in {folder} do not fit {run.options['method']}, size {run.options['size']}, of "
-                f"this version; they were made by version {run.version}. Train anew. ({error})"
-            ) from error
-        return cls(run, model.eval(), calibration, novelty.double())
+        return cast(Predictor, load(folder))
+
+    @classmethod
+    def of(cls, run: Run, task: Task[Any], model: nn.Module, reference: Mapping[str, Tensor]) -> Self:
+        novelty, kept = Novelty().double(), dict(reference)
+        calibration = kept.pop("calibration")
+        novelty.load_state_dict({name.removeprefix("novelty."): value for name, value in kept.items()})
+        return cls(run, task, model, calibration, novelty)
 
     @torch.no_grad()
-    def __call__(self, batch: Batch, *, level: float = LEVEL) -> list[Prediction]:
-        """Predictions for a batch, with intervals that hold the truth with probability `level`."""
+    def predict(self, batch: Batch, *, level: float = LEVEL) -> list[Prediction]:
+        """Predict accuracies, with intervals that hold the truth with probability `level`."""
+        if not 0 < level < 1:
+            raise TaskError(f"--level {level} must lie between 0 and 1, such as 0.9.")
         accuracies = self.accuracies(batch)
         low, high = interval(accuracies, self.calibration, level)
+        rows = zip(
+            batch.names,
+            accuracies.tolist(),
+            low.tolist(),
+            high.tolist(),
+            self.novelty.judge(batch, accuracies),
+            strict=True,
+        )
         return [
-            Prediction(name, accuracy, below, above, strangeness.warning)
-            for name, accuracy, below, above, strangeness in zip(
-                batch.names,
-                accuracies.tolist(),
-                low.tolist(),
-                high.tolist(),
-                self.novelty.judge(batch, accuracies),
-                strict=True,
-            )
+            Prediction(name, accuracy, below, above, novelty.warning)
+            for name, accuracy, below, above, novelty in rows
         ]
 
-    @torch.no_grad()
     def accuracies(self, batch: Batch) -> Tensor:  # [B]
-        return accuracies_of(self.model, batch)
+        return self.outputs(batch)
 
-
-@torch.no_grad()
-def accuracies_of(model: nn.Module, batch: Batch) -> Tensor:  # [B]
-    """What a model in float64 predicts, rounded to float32.
-
-    Sums depend on the order of neurons by 1e-15 or so. Rounding takes that away: permuted networks get the
-    same number.
-    """
-    return model(batch.to(torch.float64)).squeeze(-1).sigmoid().float()
-
-
-def _require_alike(run: Run, folder: Path) -> None:
-    """Versions that differ in more than their last number may compute otherwise."""
-    if run.version.split(".")[:2] != __version__.split(".")[:2]:
-        raise TaskError(
-            f"the run in {folder} was made by version {run.version} of graph_metanetworks, and this is "
-            f"version {__version__}: train again in another folder, or install version {run.version}."
-        )
+    def table(self, results: Sequence[Prediction]) -> Table:
+        header = ("network", "accuracy", "interval", "out of distribution")
+        rows = [
+            (p.name, f"{p.accuracy:.3f}", f"{p.low:.3f} to {p.high:.3f}", "yes" if p.warning else "")
+            for p in results
+        ]
+        return Table("Predicted accuracy", header, rows, right=("accuracy",))

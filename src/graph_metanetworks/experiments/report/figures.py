@@ -40,3 +40,8 @@ def as_image(figure: Figure, alt: str) -> str:
         figure.savefig(buffer, format="svg", metadata={"Date": None})
     encoded = base64.b64encode(buffer.getvalue()).decode()
     return f'<img alt="{alt}" src="data:image/svg+xml;base64,{encoded}">'
+
+
+def cycle(count: int) -> list[str]:
+    """Return so many colours, repeating them if need be."""
+    return [COLOURS[number % len(COLOURS)] for number in range(count)]

@@ -1,4 +1,4 @@
-"""What a predictor says of networks that are not from the zoo: untrained, permuted, trained on other data."""
+"""Distribution shifts: what a predictor says of untrained networks and of ones trained on other data."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from graph_metanetworks.zoo.data import DataError, ImageData
 from graph_metanetworks.zoo.population.metrics import measure
 from graph_metanetworks.zoo.recipes.classifier_recipe import ClassifierRecipe
 
-PROBED = 24  # networks of each kind
+EXAMINED = 24  # networks of each kind
 IMAGES = 1200  # of the other data
 Weights = Mapping[str, Tensor]
 
 
 @dataclass(frozen=True)
-class Probe:
-    """Predictions for networks of one kind."""
+class Shift:
+    """Networks of one kind that are not from the zoo, and what is predicted for them."""
 
     name: str
     about: str
@@ -34,19 +34,21 @@ class Probe:
     warned: float  # share that is called out of distribution
 
 
-def probe_all(predictor: Predictor, data: LabelledZoo, test: np.ndarray) -> list[Probe]:
+def examine_shifts(predictor: Predictor, data: LabelledZoo, test: np.ndarray) -> list[Shift]:
     """Test networks, untrained ones, and ones trained on stripes instead of the zoo's images."""
-    chosen = _spread(test, PROBED)
+    chosen = _spread(test, EXAMINED)
     usual = predictor(data.networks.batch(chosen))
-    found = [_probe("test networks", "of the zoo, not trained on", usual, float(data.labels[chosen].mean()))]
+    found = [_shift("test networks", "of the zoo, not trained on", usual, float(data.labels[chosen].mean()))]
     recipe = data.networks.zoo.recipe
     own = with_images(recipe) if isinstance(recipe, ClassifierRecipe) else None
     about = "the same architectures as they are initialised"
-    found.append(_probe_weights("untrained networks", about, predictor, data, _untrained(data, chosen), own))
+    found.append(
+        _shift_of_weights("untrained networks", about, predictor, data, _untrained(data, chosen), own)
+    )
     if isinstance(recipe, ClassifierRecipe):
         others = _trained_elsewhere(data, recipe, chosen)
         about = "the same recipe on images of stripes"
-        found.append(_probe_weights("trained on stripes", about, predictor, data, others, own))
+        found.append(_shift_of_weights("trained on stripes", about, predictor, data, others, own))
     return found
 
 
@@ -72,7 +74,7 @@ def true_accuracy(recipe: ClassifierRecipe, config: Any, weights: Weights, label
 def permutation_gap(predictor: Predictor, data: LabelledZoo, test: np.ndarray) -> float:
     """The largest change of a prediction when neurons of a network are permuted."""
     gaps = []
-    for position in _spread(test, PROBED):
+    for position in _spread(test, EXAMINED):
         graph, weights = data.networks.graph(position), data.networks.zoo[int(position)].state_dict
         shuffled = graph.symmetry.sample(torch.Generator().manual_seed(int(position))).apply(weights)
         before, after = predictor.accuracies(collate([(graph, weights), (graph, shuffled)])).tolist()
@@ -126,14 +128,14 @@ def _options(recipe: ClassifierRecipe) -> dict[str, Any]:
     return {name: value for name, value in recipe.settings().items() if name != "data"}
 
 
-def _probe_weights(
+def _shift_of_weights(
     name: str,
     about: str,
     predictor: Predictor,
     data: LabelledZoo,
     weights: dict[int, Weights],
     recipe: ClassifierRecipe | None,
-) -> Probe:
+) -> Shift:
     """Other weights for the architectures of networks at these positions of the zoo."""
     found, true = [], []
     for position, own in weights.items():
@@ -142,13 +144,13 @@ def _probe_weights(
             config = data.networks.zoo[position].config
             true.append(true_accuracy(recipe, config, own, data.label))
     known = bool(true) and None not in true
-    return _probe(name, about, found, float(np.mean(true)) if known else None)
+    return _shift(name, about, found, float(np.mean(true)) if known else None)
 
 
-def _probe(name: str, about: str, found: list[Prediction], true: float | None) -> Probe:
+def _shift(name: str, about: str, found: list[Prediction], true: float | None) -> Shift:
     predicted = float(np.mean([prediction.accuracy for prediction in found]))
     warned = float(np.mean([bool(prediction.warning) for prediction in found]))
-    return Probe(name, about, len(found), predicted, true, warned)
+    return Shift(name, about, len(found), predicted, true, warned)
 
 
 def _spread(positions: np.ndarray, count: int) -> np.ndarray:

@@ -1,24 +1,25 @@
-"""A run folder: one trained predictor, and how it came about.
+"""A run folder: one trained model, and how it came about.
 
 | file | content |
 | --- | --- |
-| `run.json` | format, version, options, zoo, state; when finished, the result |
+| `run.json` | format, version, task, options, zoo, state; when finished, the result |
 | `model.safetensors` | the weights with the best validation score |
-| `reference.safetensors` | what intervals and warnings are measured by |
-| `predictions.csv` | true and predicted accuracy of every network of the zoo |
-| `curve.csv` | scores round by round |
-| `checkpoints/`, `logs/` | to go on from; what loggers wrote |
+| `reference.safetensors` | what the task keeps besides, such as residuals for intervals |
+| `predictions.csv` | targets and predictions for every network of the zoo |
+| `curve.csv` | loss and scores after each round |
+| `checkpoints/`, `logs/` | to resume from; what loggers wrote |
 """
 
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from graph_metanetworks._version import __version__
 from graph_metanetworks.errors import TaskError
+from graph_metanetworks.storage.atomic import write_durably
 
 FORMAT = 1
 RUN, MODEL, REFERENCE = "run.json", "model.safetensors", "reference.safetensors"
@@ -32,7 +33,7 @@ PREDICTIONS, CURVE, CHECKPOINTS, LOGS, TUNING = (
 LOCK = ".lock"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Run:
     """The content of run.json."""
 
@@ -47,8 +48,15 @@ class Run:
     def is_finished(self) -> bool:
         return self.result is not None
 
+    @property
+    def scores(self) -> dict[str, dict[str, float]]:
+        """Scores of a finished run by part, such as `run.scores["test"]["r2"]`."""
+        if self.result is None:
+            raise TaskError("the run is not finished, so it has no scores. Rerun the same command to resume.")
+        return self.result["scores"]
+
     def save(self, folder: Path) -> None:
-        write_whole(folder / RUN, json.dumps(asdict(self), indent=2) + "\n")
+        write_durably(folder / RUN, json.dumps(asdict(self), indent=2).encode() + b"\n")
 
     @classmethod
     def load(cls, folder: Path) -> Run:
@@ -59,21 +67,21 @@ class Run:
             content = json.loads(path.read_text())
             found = content["format"]
         except (ValueError, KeyError, TypeError) as error:
-            raise TaskError(f"{path} is damaged: {error}. Train anew in another folder.") from error
+            raise TaskError(f"{path} is damaged: {error}. Train again in another folder.") from error
         if found != FORMAT:
             made = content.get("version", "unknown")
             raise TaskError(
                 f"{folder} is a run of format {found}, made by version {made}, and this version reads format "
-                f"{FORMAT}. Use that version, or train anew in another folder."
+                f"{FORMAT}. Use that version, or train again in another folder."
             )
         try:
             return cls(**content)
         except TypeError as error:
-            raise TaskError(f"{path} is damaged: {error}. Train anew in another folder.") from error
+            raise TaskError(f"{path} is damaged: {error}. Train again in another folder.") from error
 
     def differences(self, other: Run) -> list[str]:
-        """In what another command would make another run."""
-        found = []
+        """List in what another command would make another run."""
+        found = [] if self.task == other.task else [f"task: {self.task!r}, not {other.task!r}"]
         for part in ("options", "zoo"):
             ours, theirs = getattr(self, part), getattr(other, part)
             found += [
@@ -83,9 +91,16 @@ class Run:
             ]
         return found
 
+    def __repr__(self) -> str:
+        method, zoo = self.options.get("method"), self.zoo.get("folder")
+        if self.result is None:
+            return f"Run({self.task}, {method} on {zoo}, not finished)"
+        test = ", ".join(f"{name} {value:.3f}" for name, value in self.result["scores"]["test"].items())
+        return f"Run({self.task}, {method} on {zoo}, test: {test})"
+
 
 def claim(folder: Path, asked: Run) -> Run:
-    """The run in a folder: a new one, or an unfinished one that the same command started. Else an error."""
+    """Return the run in a folder: a new one, or an unfinished one that the same command started."""
     if not (folder / RUN).exists():
         require_free(folder)
         asked.save(folder)
@@ -102,9 +117,9 @@ def claim(folder: Path, asked: Run) -> Run:
 
 
 def require_free(folder: Path, *, tuned: bool = False) -> None:
-    """A folder that holds no run must hold nothing else either: names as ours may be a user's files.
+    """Refuse a folder that holds no run but other files: they may be a user's, whatever their names.
 
-    When rates were tuned there, a run may be half copied: its files are copied again.
+    With `tuned`, a run that was tuned there may be half copied; its files are copied again.
     """
     copied = (MODEL, REFERENCE, PREDICTIONS, CURVE, CHECKPOINTS, LOGS)
     ours = [LOCK, TUNING] if tuned else [LOCK]
@@ -118,27 +133,29 @@ def require_free(folder: Path, *, tuned: bool = False) -> None:
         )
 
 
-def require_version(run: Run, folder: Path, version: str) -> None:
-    """A run is gone on with by the version that started it."""
+def require_version(run: Run, folder: Path, version: str = __version__) -> None:
+    """Require the version that started the run."""
     if run.version != version:
         raise TaskError(
             f"{folder} holds a run of version {run.version} of graph_metanetworks, and this is version "
             f"{version}: nothing was changed. Choose another folder with --out, or install version "
-            f"{run.version} to go on with it."
+            f"{run.version} to resume it."
+        )
+
+
+def require_compatible(run: Run, folder: Path) -> None:
+    """Refuse a run whose version differs in more than its last number: it may compute otherwise."""
+    if run.version.split(".")[:2] != __version__.split(".")[:2]:
+        raise TaskError(
+            f"the run in {folder} was made by version {run.version} of graph_metanetworks, and this is "
+            f"version {__version__}: train again in another folder, or install version {run.version}."
         )
 
 
 def require_new(run: Run, folder: Path) -> None:
-    """A finished run is never trained again in place."""
+    """Refuse a finished run: it is never trained again in place."""
     if run.is_finished:
         raise TaskError(
             f"{folder} holds a finished run of the same options: nothing was changed. Use it with gmn "
             f"predict {folder} ..., or choose another folder with --out."
         )
-
-
-def write_whole(path: Path, text: str) -> None:
-    """A file that is there whole or not at all."""
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(text)
-    os.replace(temporary, path)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graph_metanetworks.errors import TaskError
-from graph_metanetworks.tasks.accuracy.splits import Setting
+from graph_metanetworks.tasks.splits import Setting
 
 
 def table(count: int) -> pa.Table:
@@ -60,7 +60,7 @@ def test_ood_needs_several_sizes() -> None:
     one = pa.table({"family": ["cnn"] * 90, "hidden": [24] * 90})
     with pytest.raises(TaskError, match=r"cnn with 24 only.*Choose a percentage"):
         Setting.parse("ood").split(one, np.ones(90, dtype=bool), 0)
-    with pytest.raises(TaskError, match="column 'hidden', which this zoo has not"):
+    with pytest.raises(TaskError, match="column 'hidden', which this zoo lacks"):
         Setting.parse("ood").split(one.drop_columns(["hidden"]), np.ones(90, dtype=bool), 0)
 
 

@@ -1,4 +1,4 @@
-"""What came of the experiment: scores of every run, and the table of means and deviations."""
+"""The results of an experiment: scores of every run, and the table of means and deviations."""
 
 from __future__ import annotations
 
@@ -6,21 +6,22 @@ import csv
 from dataclasses import dataclass
 from math import isnan
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from graph_metanetworks.experiments.accuracy.cells import Cell, Plan, Refused
+from graph_metanetworks.experiments.grid import Cell, Grid, Refused
+from graph_metanetworks.methods.registry import find_method
 from graph_metanetworks.table import Table
-from graph_metanetworks.tasks.accuracy.methods import find_method
-from graph_metanetworks.tasks.accuracy.run_folder import CURVE, PREDICTIONS, Run
-from graph_metanetworks.tasks.accuracy.splits import Setting
+from graph_metanetworks.tasks.task import Score, Task
+from graph_metanetworks.training.run_folder import CURVE, PREDICTIONS, Run
 
 DASH = "–"
 
 
 @dataclass(frozen=True)
 class Spread:
-    """A mean and a standard deviation; of one run the deviation is not known. NaN if a value is."""
+    """A mean and a standard deviation, which is None for a single run. NaN if a value is NaN."""
 
     mean: float
     deviation: float | None
@@ -37,7 +38,7 @@ class Spread:
 
 @dataclass(frozen=True, eq=False)
 class Predicted:
-    """True and predicted accuracies of the networks of one part."""
+    """Targets and predictions of the networks of one part."""
 
     indices: np.ndarray
     true: np.ndarray
@@ -46,59 +47,78 @@ class Predicted:
 
 @dataclass(frozen=True, eq=False)
 class Results:
-    """All runs of a plan."""
+    """All runs of a grid."""
 
-    plan: Plan
+    grid: Grid
     out: Path
     runs: dict[Cell, Run | Refused]
 
+    @property
+    def task(self) -> Task[Any]:
+        return self.grid.task
+
+    @property
+    def headlines(self) -> tuple[Score, ...]:
+        """The scores of the main table."""
+        return tuple(score for score in self.task.scores if score.headline)
+
     def of(self, method: str, setting: str) -> list[Run]:
-        found = [self.runs[Cell(method, setting, seed)] for seed in range(self.plan.seeds)]
-        return [run for run in found if isinstance(run, Run)]
+        return [run for run in self._found(method, setting) if isinstance(run, Run)]
 
     def refused(self, method: str, setting: str) -> list[Refused]:
-        found = [self.runs[Cell(method, setting, seed)] for seed in range(self.plan.seeds)]
-        return [run for run in found if isinstance(run, Refused)]
+        return [run for run in self._found(method, setting) if isinstance(run, Refused)]
+
+    def _found(self, method: str, setting: str) -> list[Run | Refused]:
+        return [self.runs[Cell(method, setting, seed)] for seed in range(self.grid.seeds)]
+
+    def first_runs(self, setting: str) -> dict[str, Cell]:
+        """Runs of the first seed in a setting, by the title of their method."""
+        cells = {find_method(method).title: Cell(method, setting, 0) for method in self.grid.methods}
+        return {title: cell for title, cell in cells.items() if isinstance(self.runs[cell], Run)}
 
     def refusals(self) -> dict[str, str]:
-        """Why a method has no result, by method and setting."""
+        """Why runs have no result, by method, setting and, if others have one, number of seeds."""
         found = {}
-        for setting in self.plan.settings:
-            for method in self.plan.methods:
+        for setting in self.grid.settings:
+            for method in self.grid.methods:
                 refused = self.refused(method, setting)
                 if refused:
-                    where = f"{find_method(method).title}, {Setting.parse(setting).title}"
-                    some = len(refused) < self.plan.seeds
-                    part = f", {len(refused)} of {self.plan.seeds} seeds" if some else ""
-                    found[where + part] = refused[0].reason
+                    where = f"{find_method(method).title}, {self.task.setting(setting).title}"
+                    some = len(refused) < self.grid.seeds
+                    seeds = f", {len(refused)} of {self.grid.seeds} seeds" if some else ""
+                    found[where + seeds] = refused[0].reason
         return found
 
     def spread(self, method: str, setting: str, score: str, part: str = "test") -> Spread | None:
-        values = [run.result["scores"][part][score] for run in self.of(method, setting) if run.result]
+        values = [run.scores[part][score] for run in self.of(method, setting) if run.result]
         return Spread.of(values) if values else None
 
     def table(self) -> Table:
-        """The paper's table: methods against settings, R² and tau on test networks."""
+        """The main table: methods against settings, scores on test networks."""
         header = ["method", "parameters"]
         header += [
-            f"{Setting.parse(name).short} {score}" for name in self.plan.settings for score in ("R²", "tau")
+            f"{self.task.setting(name).short} {score.title}"
+            for name in self.grid.settings
+            for score in self.headlines
         ]
-        rows = [self._row(method) for method in self.plan.methods]
-        several = f"mean ± deviation over {self.plan.seeds} seeds"
-        title = f"Test scores, {several if self.plan.seeds > 1 else 'one seed'}"
+        rows = [self._row(method) for method in self.grid.methods]
+        several = f"mean ± deviation over {self.grid.seeds} seeds"
+        title = f"Test scores, {several if self.grid.seeds > 1 else 'one seed'}"
         return Table(title, tuple(header), rows, right=tuple(header[1:]))
 
     def _row(self, method: str) -> tuple[str, ...]:
-        runs = [run for setting in self.plan.settings for run in self.of(method, setting)]
+        runs = [run for setting in self.grid.settings for run in self.of(method, setting)]
         counts = sorted({run.result["parameters"] for run in runs if run.result})
         parameters = f"{counts[-1]:,}" if counts and counts[-1] else DASH
         cells = [
-            self._cell(method, setting, score) for setting in self.plan.settings for score in ("r2", "tau")
+            self._cell(method, setting, score.name)
+            for setting in self.grid.settings
+            for score in self.headlines
         ]
         return (find_method(method).title, parameters, *cells)
 
     def _cell(self, method: str, setting: str, score: str) -> str:
-        """Scores of the runs that have some; whether others diverged."""
+        """Scores of the runs that have some, and how many others diverged."""
         found = self.spread(method, setting, score)
         diverged = sum(run.diverged for run in self.refused(method, setting))
         if found is None:
@@ -106,32 +126,25 @@ class Results:
         return f"{found} ({diverged} diverged)" if diverged else str(found)
 
     def details(self) -> Table:
-        """Beside the scores: sizes of the parts, learning rates, seconds of training."""
-        header = (
-            "method",
-            "setting",
-            "train",
-            "validation",
-            "test",
-            "learning rate",
-            "seconds",
-            "mean error",
-        )
+        """Sizes of the parts, learning rates, seconds of training, and the other scores."""
+        others = [score for score in self.task.scores if not score.headline]
+        header = ("method", "setting", "train", "validation", "test", "learning rate", "seconds")
+        header += tuple(score.title for score in others)
         rows = []
-        for setting in self.plan.settings:
-            for method in self.plan.methods:
+        for setting in self.grid.settings:
+            for method in self.grid.methods:
                 runs = [run for run in self.of(method, setting) if run.result]
                 if runs and runs[0].result:
                     sizes = [f"{size:,}" for size in runs[0].result["sizes"].values()]
                     seconds = Spread.of([run.result["seconds"] for run in runs if run.result])
-                    rate = f"{runs[0].options['learning_rate']:g}" if _has_rate(method) else DASH
-                    error = str(self.spread(method, setting, "mae"))
-                    row = (find_method(method).title, setting, *sizes, rate, f"{seconds.mean:.0f}", error)
-                    rows.append(row)
+                    by_gradient = find_method(method).by_gradient
+                    rate = f"{runs[0].options['learning_rate']:g}" if by_gradient else DASH
+                    row = (find_method(method).title, setting, *sizes, rate, f"{seconds.mean:.0f}")
+                    rows.append(row + tuple(str(self.spread(method, setting, s.name)) for s in others))
         return Table("Runs", header, rows, right=header[2:])
 
     def predictions(self, cell: Cell) -> dict[str, Predicted]:
-        """What a run predicted, by part."""
+        """What a run predicted, by part; its task writes the columns "true" and "predicted"."""
         with (cell.folder(self.out) / PREDICTIONS).open() as file:
             rows = list(csv.DictReader(file))
         parts = {}
@@ -154,24 +167,20 @@ class Results:
         return {name: np.array([float(row[name]) for row in rows]) for name in rows[0]}
 
     def write(self) -> None:
-        """The table as CSV, and every run as a line."""
+        """Write the table, and every run as a line, as CSV."""
         for name, table in (("table.csv", self.table()), ("runs.csv", self._all_runs())):
             with (self.out / name).open("w", newline="") as file:
                 csv.writer(file).writerows([table.header, *table.rows])
 
     def _all_runs(self) -> Table:
-        header = ("method", "setting", "seed", "parameters", "seconds", "r2", "tau", "mae")
+        names = [score.name for score in self.task.scores]
         rows = [
             (
                 *(cell.method, cell.setting, str(cell.seed)),
                 *(str(run.result["parameters"]), str(run.result["seconds"])),
-                *(f"{run.result['scores']['test'][score]:.6f}" for score in ("r2", "tau", "mae")),
+                *(f"{run.scores['test'][name]:.6f}" for name in names),
             )
             for cell, run in self.runs.items()
             if isinstance(run, Run) and run.result
         ]
-        return Table("All runs", header, rows)
-
-
-def _has_rate(method: str) -> bool:
-    return find_method(method).by_gradient
+        return Table("All runs", ("method", "setting", "seed", "parameters", "seconds", *names), rows)

@@ -1,9 +1,8 @@
-"""What happens beside training: the learning curve is kept, and progress is shown."""
+"""Lightning callbacks: learning curve and progress bar."""
 
 from __future__ import annotations
 
 import csv
-from dataclasses import asdict, dataclass
 from io import StringIO
 from pathlib import Path
 from time import perf_counter
@@ -20,28 +19,18 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from graph_metanetworks.tasks.accuracy.run_folder import write_whole
+from graph_metanetworks.storage.atomic import write_durably
+from graph_metanetworks.training.objective import Score
 
-
-@dataclass(frozen=True)
-class Point:
-    """A round of the learning curve."""
-
-    round: int
-    step: int
-    seconds: float
-    learning_rate: float
-    train_loss: float
-    val_loss: float
-    val_r2: float
-    val_tau: float
+Point = dict[str, float]  # one round of the learning curve: a row of curve.csv
 
 
 class Curve(Callback):
-    """Writes `curve.csv` after each round. It is part of checkpoints: a resumed run has all of it."""
+    """Write `curve.csv` after each round. Checkpoints include it, so a resumed run has all of it."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, scores: tuple[Score, ...]) -> None:
+        followed = (score.column for score in scores if score.metric is not None)
+        self.path, self._measured = path, ("train_loss", "val_loss", *followed)
         self.points: list[Point] = []
         self._since = perf_counter()
         self._before = 0.0  # seconds of training before this process
@@ -52,38 +41,38 @@ class Curve(Callback):
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         found = trainer.callback_metrics
         self.points.append(
-            Point(
-                round=trainer.current_epoch + 1,
-                step=trainer.global_step,
-                seconds=round(self._before + perf_counter() - self._since, 2),
-                learning_rate=float(trainer.optimizers[0].param_groups[0]["lr"]),
-                **{name: float(found[name]) for name in ("train_loss", "val_loss", "val_r2", "val_tau")},
-            )
+            {
+                "round": trainer.current_epoch + 1,
+                "step": trainer.global_step,
+                "seconds": round(self._before + perf_counter() - self._since, 2),
+                "learning_rate": float(trainer.optimizers[0].param_groups[0]["lr"]),
+                **{name: float(found[name]) for name in self._measured},
+            }
         )
         if trainer.is_global_zero:
-            write_whole(self.path, _table(self.points))
+            write_durably(self.path, _as_csv(self.points).encode())
 
     def state_dict(self) -> dict[str, Any]:
-        return {"points": [asdict(point) for point in self.points]}
+        return {"points": self.points}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self.points = [Point(**point) for point in state_dict["points"]]
-        self._before = self.points[-1].seconds if self.points else 0.0
+        self.points = list(state_dict["points"])
+        self._before = self.points[-1]["seconds"] if self.points else 0.0
 
 
-def _table(points: list[Point]) -> str:
+def _as_csv(points: list[Point]) -> str:
     text = StringIO()
-    rows = [asdict(point) for point in points]
-    writer = csv.DictWriter(text, list(rows[0]))
+    writer = csv.DictWriter(text, list(points[0]))
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows(points)
     return text.getvalue()
 
 
 class Bar(Callback):
-    """A bar over all steps, with the last validation scores."""
+    """Show a progress bar over all steps, with the last validation scores."""
 
-    def __init__(self, name: str, steps: int) -> None:
+    def __init__(self, name: str, steps: int, scores: tuple[Score, ...]) -> None:
+        self._scores = [score for score in scores if score.metric is not None]
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -108,8 +97,8 @@ class Bar(Callback):
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         found = trainer.callback_metrics
-        scores = f"validation R² {found['val_r2']:.3f}  tau {found['val_tau']:.3f}"
-        self._progress.update(self._task, scores=scores)
+        scores = "  ".join(f"{score.title} {found[score.column]:.3f}" for score in self._scores)
+        self._progress.update(self._task, scores=f"validation {scores}" if scores else "")
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         self._progress.stop()

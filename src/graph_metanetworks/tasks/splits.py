@@ -1,4 +1,4 @@
-"""Which networks are trained on: the paper's settings, scaled to the zoo."""
+"""Settings: how a zoo is split into training, validation and test networks."""
 
 from __future__ import annotations
 
@@ -9,27 +9,16 @@ import numpy as np
 import pyarrow as pa
 
 from graph_metanetworks.errors import TaskError
+from graph_metanetworks.training.job import Split
 
 VALIDATION = 1 / 15  # the paper's 2,000 of 30,000
-FEW = 40  # a smaller validation part is too rough, unless the zoo is tiny
+FEW = 40  # fewer validation networks are too noisy, unless the zoo is tiny
 FAMILY, HIDDEN = "family", "hidden"
-
-
-@dataclass(frozen=True, eq=False)
-class Split:
-    """Positions of networks in the zoo, ascending; no network is in two parts."""
-
-    train: np.ndarray
-    validation: np.ndarray
-    test: np.ndarray
-
-    def parts(self) -> dict[str, np.ndarray]:
-        return {"train": self.train, "validation": self.validation, "test": self.test}
 
 
 @dataclass(frozen=True)
 class Setting:
-    """How a zoo is split: a percentage of the networks to train on, or "ood".
+    """A setting of the paper, scaled to the zoo: a percentage of the networks to train on, or "ood".
 
     >>> Setting.parse("5").percent, Setting.parse("ood").percent
     (5.0, None)
@@ -58,7 +47,7 @@ class Setting:
         return self.name if self.percent is None else f"{self.name} %"
 
     def split(self, table: pa.Table, usable: np.ndarray, seed: int) -> Split:
-        """Split the usable networks (a mask) of a zoo with this table."""
+        """Split the usable networks, a mask, of a zoo with this table."""
         generator = np.random.default_rng(seed)
         everything = np.flatnonzero(usable)
         held_out = max(round(len(everything) * VALIDATION), min(FEW, len(everything) // 5))
@@ -80,7 +69,7 @@ class Setting:
 
 
 def smallest(table: pa.Table, usable: np.ndarray) -> np.ndarray:  # [N]
-    """Which networks have the smallest hidden size of their family.
+    """Mark the networks that have the smallest hidden size of their family.
 
     >>> table = pa.table({"family": ["a", "a", "b", "b"], "hidden": [1, 2, 7, 5]})
     >>> smallest(table, np.ones(4, dtype=bool))
@@ -88,7 +77,7 @@ def smallest(table: pa.Table, usable: np.ndarray) -> np.ndarray:  # [N]
     """
     if HIDDEN not in table.column_names:
         raise TaskError(
-            f"the setting ood splits by the column '{HIDDEN}', which this zoo has not; its columns are "
+            f"the setting ood splits by the column '{HIDDEN}', which this zoo lacks; its columns are "
             f"{', '.join(table.column_names)}. Choose a percentage instead, such as 50."
         )
     hidden, families = table[HIDDEN].to_numpy(), family_of(table)
@@ -100,7 +89,7 @@ def smallest(table: pa.Table, usable: np.ndarray) -> np.ndarray:  # [N]
 
 
 def family_of(table: pa.Table) -> np.ndarray:
-    """The family of each network; all are of one where the zoo does not say."""
+    """Return the family of each network, "all" where the zoo does not say."""
     if FAMILY not in table.column_names:
         return np.full(len(table), "all")
     return np.array(table[FAMILY].to_pylist(), dtype=str)

@@ -1,0 +1,1 @@
+"""Reports of experiments: one HTML file that needs nothing else."""

@@ -1,0 +1,91 @@
+"""A method: a metanetwork or a baseline, made for any task that it can serve."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal, Protocol, cast
+
+from torch import Tensor, nn
+
+from graph_metanetworks.errors import TaskError
+from graph_metanetworks.graph.batch import Batch
+from graph_metanetworks.training.strategy import GRADIENT_DESCENT, Strategy
+
+Level = Literal["graph", "node", "edge"]
+Link = Literal["identity", "logit", "softmax"]
+
+
+@dataclass(frozen=True)
+class Output:
+    """What a task wants of a model.
+
+    Args:
+        width: numbers per network, node or edge.
+        level: "graph" `[B, width]`, "node" `[N, width]` or "edge" `[E, width]`.
+        link: how outputs relate to targets: equal to them, their logits, or logits of classes. Models trained
+            by gradient may ignore it, because the task's loss knows.
+    """
+
+    width: int = 1
+    level: Level = "graph"
+    link: Link = "identity"
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to learn from weights.
+
+    Args:
+        name: what users type.
+        title: what tables show.
+        about: what it takes, and to what it is blind.
+        sizes: by name, functions that make a model for an `Output`.
+        levels: those at which it gives results.
+        strategy: how it learns.
+        learning_rate: the default.
+    """
+
+    name: str
+    title: str
+    about: str
+    sizes: Mapping[str, Callable[[Output], nn.Module]]
+    levels: tuple[Level, ...] = ("graph",)
+    strategy: Strategy = GRADIENT_DESCENT
+    learning_rate: float = 1e-3
+
+    def make(self, size: str = "small", output: Output | None = None) -> nn.Module:
+        """Make an untrained model."""
+        output = output or Output()
+        self.require_size(size)
+        if output.level not in self.levels:
+            raise TaskError(
+                f"{self.name} gives one result per {' or '.join(self.levels)}, and this task needs one per "
+                f"{output.level}: choose another method."
+            )
+        return self.sizes[size](output)
+
+    def require_size(self, size: str) -> None:
+        if size not in self.sizes:
+            raise TaskError(f"{self.name} has no size '{size}'; choose from {', '.join(self.sizes)}.")
+
+    @property
+    def by_gradient(self) -> bool:
+        """Whether it has a learning rate and a learning curve."""
+        return self.strategy.has_learning_rate
+
+
+class Metanetwork(Protocol):
+    """What a method makes, an `nn.Module`: fitted to the scales of a training zoo, then trained."""
+
+    def fit(self, batches: Iterable[Batch]) -> None: ...
+    def __call__(self, batch: Batch) -> Tensor: ...
+
+
+def as_metanetwork(model: nn.Module) -> Metanetwork:
+    """Return the same object, typed as what every method makes."""
+    return cast(Metanetwork, model)
+
+
+def count_parameters(model: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in model.parameters())

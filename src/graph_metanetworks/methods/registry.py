@@ -1,0 +1,124 @@
+"""Methods by name: the built-in ones, and those of users as `file.py:NAME` or `package.module:NAME`.
+
+A new method is its model in `nn/` and one entry here. The command line, its help, the tables of the docs and
+the tests take it from this list.
+"""
+
+from __future__ import annotations
+
+from graph_metanetworks.errors import TaskError
+from graph_metanetworks.lookup import UnknownTarget, find_object
+from graph_metanetworks.methods.method import Method, Output
+from graph_metanetworks.nn.baselines import DMC, DeepSets, StatNN
+from graph_metanetworks.nn.baselines.boosting import BoostedStatNN
+from graph_metanetworks.nn.grit import Grit
+from graph_metanetworks.nn.metanetwork import GraphMetanetwork
+from graph_metanetworks.training.strategy import DirectFit
+
+BUDGETS = {"paper": 750_000, "small": 50_000}  # parameters: as in the paper; for some thousand networks
+
+
+def _gmn(output: Output, **options: object) -> GraphMetanetwork:
+    """Make a metanetwork. Only results per network have a choice of readouts."""
+    if output.level != "graph":
+        options.pop("readout", None)
+    return GraphMetanetwork(**options, out=output.width, level=output.level)  # pyright: ignore[reportArgumentType]
+
+
+METHODS = {
+    method.name: method
+    for method in (
+        Method(
+            "gmn",
+            "GMN",
+            "message passing on the parameter graph; any architecture; invariant to its symmetries",
+            {
+                "paper": lambda output: GraphMetanetwork.preset(
+                    "accuracy", out=output.width, level=output.level
+                ),
+                "small": lambda output: _gmn(output, hidden=16, layers=3, readout="tensors"),
+            },
+            levels=("graph", "node", "edge"),
+            learning_rate=5e-3,
+        ),
+        Method(
+            "gmn-grit",
+            "GMN (GRIT)",
+            "a graph transformer on the parameter graph; any architecture; invariant to its symmetries",
+            {
+                "paper": lambda output: _gmn(
+                    output, hidden=128, layers=4, blocks=Grit(heads=8), readout="nodes"
+                ),
+                "small": lambda output: _gmn(
+                    output, hidden=16, layers=3, blocks=Grit(heads=4), readout="tensors"
+                ),
+            },
+            levels=("graph", "node", "edge"),
+            learning_rate=5e-3,
+        ),
+        Method(
+            "statnn",
+            "StatNN",
+            "an MLP on statistics of tensors and kinds; architectures of the same kinds of layers",
+            {
+                size: lambda output, budget=budget: StatNN(None, output.width, by="both", budget=budget)
+                for size, budget in BUDGETS.items()
+            },
+        ),
+        Method(
+            "statnn-boosting",
+            "StatNN, boosted",
+            "gradient boosting on statistics of tensors and kinds; architectures of the same kinds of layers",
+            {
+                "paper": lambda output: _boosted(output, iterations=500),
+                "small": lambda output: _boosted(output),
+            },
+            strategy=DirectFit(),
+        ),
+        Method(
+            "dmc",
+            "DMC",
+            "a 1-D CNN on the flat weights; any architecture; sees the order of neurons",
+            {
+                "paper": lambda output: DMC((64, 128, 192, 256), 640, output.width),
+                "small": lambda output: DMC((24, 40, 56, 64), 96, output.width),
+            },
+        ),
+        Method(
+            "deepsets",
+            "DeepSets",
+            "an MLP on the set of weights; any architecture; blind to where a weight is",
+            {
+                "paper": lambda output: DeepSets(192, 752, output.width),
+                "small": lambda output: DeepSets(56, 176, output.width),
+            },
+            learning_rate=1e-2,
+        ),
+    )
+}
+
+
+def find_method(name: str) -> Method:
+    """Return a method by its name, or by `file.py:NAME` for one of your own."""
+    if name in METHODS:
+        return METHODS[name]
+    if ":" not in name:
+        raise TaskError(
+            f"there is no method '{name}'; choose from {', '.join(METHODS)}, or name your own as "
+            "my_methods.py:NAME."
+        )
+    try:
+        found = find_object(name)
+    except UnknownTarget as error:
+        raise TaskError(f"the method {name} cannot be imported: {error}") from error
+    if not isinstance(found, Method):
+        raise TaskError(
+            f"{name} is a {type(found).__name__}, not a method: make it a graph_metanetworks.methods.Method."
+        )
+    return found
+
+
+def _boosted(output: Output, *, iterations: int = 300) -> BoostedStatNN:
+    if output.width != 1 or output.link == "softmax":
+        raise TaskError("statnn-boosting predicts one number per network: choose another method.")
+    return BoostedStatNN(iterations=iterations, logit=output.link == "logit")

@@ -1,0 +1,125 @@
+"""Predict a network's accuracy from its weights alone (section 5.1 of the paper)."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import binary_cross_entropy_with_logits, mse_loss
+
+from graph_metanetworks.errors import TaskError
+from graph_metanetworks.extras import optional_imports
+from graph_metanetworks.methods.method import Output
+from graph_metanetworks.tasks.accuracy import intervals
+from graph_metanetworks.tasks.accuracy.data import LABEL, LabelledZoo
+from graph_metanetworks.tasks.accuracy.novelty import Novelty
+from graph_metanetworks.tasks.accuracy.predictor import Predictor
+from graph_metanetworks.tasks.accuracy.scores import scores
+from graph_metanetworks.tasks.data import TaskData
+from graph_metanetworks.tasks.options import TaskOptions
+from graph_metanetworks.tasks.runner import predictions
+from graph_metanetworks.tasks.task import Evaluation, Score, Task
+from graph_metanetworks.tasks.traced_zoo import TracedZoo
+from graph_metanetworks.training.job import Networks, Split
+from graph_metanetworks.training.options import option
+
+if TYPE_CHECKING:
+    from torchmetrics import Metric
+
+Loss = Literal["bce", "mse"]
+
+
+@dataclass(frozen=True)
+class Options(TaskOptions):
+    """What decides the result."""
+
+    label: str = option(LABEL, "Column of the zoo to predict.")
+    loss: Loss = option("bce", "Cross-entropy, or squared error.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.loss not in ("bce", "mse"):
+            raise TaskError(f"there is no loss '{self.loss}': choose bce or mse.")
+
+
+def _r2() -> Metric:
+    with optional_imports():
+        from torchmetrics import R2Score
+    return R2Score()
+
+
+def _tau() -> Metric:
+    with optional_imports():
+        from torchmetrics import KendallRankCorrCoef
+    return KendallRankCorrCoef()
+
+
+class Accuracy(Task[Options]):
+    """Predict accuracies: outputs are logits, the loss is cross-entropy or the squared error."""
+
+    name = "accuracy"
+    title = "Predict accuracy from weights"
+    options_class = Options
+    runner_class = Predictor
+    scores = (
+        Score("r2", "R²", metric=_r2),
+        Score("tau", "tau", metric=_tau),
+        Score("mae", "mean error", higher_is_better=False, headline=False),
+    )
+
+    def data(self, networks: TracedZoo) -> LabelledZoo:
+        return LabelledZoo(networks, self.options.label)
+
+    def output(self, data: TaskData) -> Output:
+        return Output(link="logit")
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        logits = outputs.squeeze(-1)
+        if self.options.loss == "bce":
+            return binary_cross_entropy_with_logits(logits, targets)
+        return mse_loss(logits.sigmoid(), targets)
+
+    def predict(self, outputs: Tensor) -> Tensor:  # [B, 1] -> [B]
+        return outputs.squeeze(-1).sigmoid()
+
+    @torch.no_grad()
+    def evaluate(self, model: nn.Module, data: TaskData, split: Split) -> Evaluation:
+        """Scores of every part, residuals for intervals, and what the training networks are like."""
+        exact, parts = deepcopy(model).double().eval(), split.parts()
+        predicted = {part: self.predict_all(exact, data, own) for part, own in parts.items()}
+        true = {part: data.targets[own] for part, own in parts.items()}
+        calibration = intervals.residuals(predicted["validation"], true["validation"])
+        novelty = self.fit_novelty(data, split, predicted)
+        kept = {f"novelty.{name}": value for name, value in novelty.state_dict().items()}
+        indices = data.networks.zoo.table["index"].to_numpy()
+        rows: list[dict[str, Any]] = [
+            {"index": index, "part": part, "true": f"{target:.6f}", "predicted": f"{value:.6f}"}
+            for part, own in parts.items()
+            for index, target, value in zip(
+                indices[own], true[part].tolist(), predicted[part].tolist(), strict=True
+            )
+        ]
+        return Evaluation(
+            {part: asdict(scores(predicted[part], true[part])) for part in parts},
+            rows,
+            {"calibration": calibration, **kept},
+        )
+
+    def predict_all(self, model: nn.Module, data: TaskData, positions: Any) -> Tensor:  # [n]
+        """Predict the accuracies of networks of a zoo; `model` is in float64."""
+        found = [predictions(self, model, batch) for batch in self._networks(data, positions)]
+        return torch.cat(found or [torch.zeros(0)])
+
+    def fit_novelty(self, data: TaskData, split: Split, predicted: dict[str, Tensor]) -> Novelty:
+        """Learn what the training networks are like, to tell other networks from them."""
+        novelty = Novelty().double()
+        train, validation = (self._networks(data, part) for part in (split.train, split.validation))
+        novelty.fit(train, validation)
+        novelty.imprint.fit(train, predicted["train"], validation, predicted["validation"])
+        return novelty
+
+    def _networks(self, data: TaskData, positions: Any) -> Networks:
+        return Networks(data, positions, self.options.batch_size)

@@ -1,0 +1,31 @@
+"""Options that all tasks share: the method, its size, and the setting."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from graph_metanetworks.methods.method import Method
+from graph_metanetworks.methods.registry import METHODS, find_method
+from graph_metanetworks.training.options import TrainingOptions, option
+
+
+@dataclass(frozen=True)
+class TaskOptions(TrainingOptions):
+    """What decides the result of a run. A task adds its own options in a subclass."""
+
+    method: str = option("gmn", f"{', '.join(METHODS)}; or your own, my_methods.py:NAME.")
+    size: str = option("small", "small (about 50,000 parameters) or paper (about 750,000).")
+    setting: str = option("80", "Percentage of networks to train on; or ood, by hidden size.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        find_method(self.method).require_size(self.size)
+
+    @property
+    def found_method(self) -> Method:
+        return find_method(self.method)
+
+    @property
+    def rate(self) -> float:
+        """The learning rate to train with: the method's own if none is given."""
+        return self.found_method.learning_rate if self.learning_rate is None else self.learning_rate

@@ -1,0 +1,148 @@
+"""A trained model, ready to be used on networks, zoos and batches."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import torch
+from rich.console import Console
+from rich.progress import track
+from torch import Tensor, nn
+
+from graph_metanetworks.errors import TaskError
+from graph_metanetworks.graph.batch import Batch, collate
+from graph_metanetworks.graph.parameter_graph import ParameterGraph
+from graph_metanetworks.table import Table
+from graph_metanetworks.tasks.traced_zoo import TracedZoo
+from graph_metanetworks.trace.tracer import trace
+from graph_metanetworks.training.run_folder import Run
+from graph_metanetworks.zoo.zoo import Zoo
+
+if TYPE_CHECKING:
+    from graph_metanetworks.tasks.task import Task
+
+BATCH = 16  # networks that are run together
+ACCEPTED = (
+    "pass a model and an example input, a zoo or its folder, a list of (graph, state_dict) pairs, or a batch"
+)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run says of one network."""
+
+    name: str
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Runner:
+    """What `gmn.train` made, ready to be used; `gmn.load(folder)` reads it.
+
+    >>> runner = gmn.load("runs/gmn")             # doctest: +SKIP
+    >>> runner(model, example)                    # doctest: +SKIP
+    >>> runner("zoos/diverse")                    # doctest: +SKIP
+    >>> runner([(graph, model.state_dict())])     # doctest: +SKIP
+    """
+
+    options: ClassVar[tuple[str, ...]] = ()  # keyword arguments of `predict`
+
+    run: Run
+    task: Task[Any]
+    model: nn.Module  # in float64, so that permuted networks get the same numbers after rounding
+
+    @classmethod
+    def of(cls, run: Run, task: Task[Any], model: nn.Module, reference: Mapping[str, Tensor]) -> Self:
+        """Make a runner from what a run folder holds; `reference` is what `Task.evaluate` kept."""
+        return cls(run, task, model)
+
+    def __call__(self, networks: Any, *example: Any, quiet: bool = False, **options: Any) -> list[Any]:
+        """Return one result per network.
+
+        Args:
+            networks: a model, followed by an example input; a `Zoo` or its folder; `(graph, state_dict)`
+                pairs; or a batch.
+            quiet: hide the progress bar.
+        """
+        batches, count = self._batches(networks, example)
+        console = Console(stderr=True)
+        shown = track(
+            batches, self.task.name, total=count, disable=quiet or count < 4, transient=True, console=console
+        )
+        return [result for batch in shown for result in self.predict(batch, **options)]
+
+    @torch.no_grad()
+    def predict(self, batch: Batch) -> list[Any]:
+        """Return one result per network of a batch."""
+        values = self.outputs(batch)
+        rows = values.reshape(len(batch), -1).tolist()
+        return [Result(name, tuple(row)) for name, row in zip(batch.names, rows, strict=True)]
+
+    @torch.no_grad()
+    def outputs(self, batch: Batch) -> Tensor:
+        """Return the model's predictions, computed in float64 and rounded to float32.
+
+        Sums depend on the order of neurons by 1e-15 or so. Rounding removes that: permuted networks get the
+        same numbers.
+        """
+        return predictions(self.task, self.model, batch)
+
+    def table(self, results: Sequence[Any]) -> Table:
+        """Results for a reader."""
+        width = max((len(result.values) for result in results), default=1)
+        header = ("network", *(f"output {number}" if width > 1 else "output" for number in range(width)))
+        rows = [(result.name, *(f"{value:.4g}" for value in result.values)) for result in results]
+        return Table(f"Predictions ({self.task.name})", header, rows, right=header[1:])
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.run!r})"
+
+    def _batches(self, networks: Any, example: tuple[Any, ...]) -> tuple[Iterator[Batch], int]:
+        """Return the networks in batches, and the number of batches."""
+        if isinstance(networks, nn.Module):
+            if not example:
+                raise TaskError(
+                    "a model needs an example input to be traced on, as in "
+                    "predictor(model, torch.zeros(1, 3, 32, 32))."
+                )
+            graph = trace(networks, *example)
+            return iter([collate([(graph, networks.state_dict())], names=[graph.name])]), 1
+        if example:
+            raise TaskError(f"an example input goes with a model, not with a {type(networks).__name__}.")
+        if isinstance(networks, Batch):
+            return iter([networks]), 1
+        if isinstance(networks, str | Path):
+            networks = Zoo.open(networks)
+        if isinstance(networks, Zoo):
+            networks = TracedZoo(networks)
+        if isinstance(networks, TracedZoo):
+            return _of_zoo(networks)
+        if isinstance(networks, Sequence) and all(_is_pair(one) for one in networks):
+            starts = range(0, len(networks), BATCH)
+            return (collate(networks[start : start + BATCH]) for start in starts), len(starts)
+        raise TaskError(f"cannot take a {type(networks).__name__}: {ACCEPTED}.")
+
+
+def predictions(task: Task[Any], model: nn.Module, batch: Batch) -> Tensor:
+    """Run a model in float64 on a batch, and round its predictions to float32."""
+    return task.predict(task.forward(model, batch.to(torch.float64))).float()
+
+
+def _of_zoo(traced: TracedZoo) -> tuple[Iterator[Batch], int]:
+    usable = traced.finite.nonzero()[0]
+    if len(usable) < len(traced):
+        warnings.warn(
+            f"left out {len(traced) - len(usable):,} of {len(traced):,} networks: their weights are NaN or "
+            "infinite.",
+            stacklevel=4,
+        )
+    starts = range(0, len(usable), BATCH)
+    return (traced.batch(usable[start : start + BATCH]) for start in starts), len(starts)
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], ParameterGraph)

@@ -1,0 +1,115 @@
+"""A task: what is learned from a zoo. Subclass `Task` to add one."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Generic, Self, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from graph_metanetworks.graph.batch import Batch
+from graph_metanetworks.methods.method import Output
+from graph_metanetworks.tasks.data import TaskData
+from graph_metanetworks.tasks.options import TaskOptions
+from graph_metanetworks.tasks.runner import Runner
+from graph_metanetworks.tasks.splits import Setting
+from graph_metanetworks.tasks.traced_zoo import TracedZoo
+from graph_metanetworks.training.job import Split
+from graph_metanetworks.training.objective import Score
+
+__all__ = ["Evaluation", "Score", "Task"]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What is measured of a trained model.
+
+    Args:
+        scores: by part ("train", "validation", "test") and name.
+        rows: lines of predictions.csv, each with the same columns.
+        reference: tensors that the runner needs besides the model.
+    """
+
+    scores: Mapping[str, Mapping[str, float]]
+    rows: Sequence[Mapping[str, Any]] = ()
+    reference: Mapping[str, Tensor] = field(default_factory=dict)
+
+
+OptionsT = TypeVar("OptionsT", bound=TaskOptions)
+
+
+class Task(ABC, Generic[OptionsT]):
+    """What is learned from a zoo: targets, loss, scores.
+
+    A run is described by the task's name and its options, and these are all that a task knows: everything it
+    measures goes into the run folder. See "Add a task" in the docs for a whole one in one file.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]  # heading of reports
+    options_class: ClassVar[type[TaskOptions]] = TaskOptions
+    runner_class: ClassVar[type[Runner]] = Runner
+    scores: ClassVar[tuple[Score, ...]]  # type: ignore[misc]
+    methods: ClassVar[tuple[str, ...]] = ("gmn", "dmc", "deepsets", "statnn", "statnn-boosting")
+    settings: ClassVar[tuple[str, ...]] = ("50", "5", "ood")
+
+    def __init__(self, options: OptionsT | None = None, *, reference: str | None = None) -> None:
+        self.options: OptionsT = options or self.options_class()  # type: ignore[assignment]
+        self.reference = reference or self.name  # how run.json names the task
+
+    def with_options(self, **changes: Any) -> Self:
+        """Return the same task with other options."""
+        return type(self)(replace(self.options, **changes), reference=self.reference)
+
+    # -------------------------------------------------------------- data
+
+    @abstractmethod
+    def data(self, networks: TracedZoo) -> TaskData:
+        """Pair the networks of a zoo with their targets."""
+
+    def setting(self, name: str) -> Setting:
+        """Find a setting by its name; an unknown one is a TaskError."""
+        return Setting.parse(name)
+
+    def split(self, data: TaskData, setting: str, seed: int) -> Split:
+        """Divide the usable networks into training, validation and test networks."""
+        return self.setting(setting).split(data.networks.zoo.table, data.usable, seed)
+
+    def transform(self, batch: Batch, generator: torch.Generator, *, training: bool) -> Any:
+        """Return what the model sees of a batch: an augmented batch, or several views of it."""
+        return batch
+
+    # -------------------------------------------------------------- learning
+
+    def output(self, data: TaskData) -> Output:
+        """What the model must produce."""
+        return Output()
+
+    def make_model(self, output: Output) -> nn.Module:
+        """Make the untrained model; override it to put something around a method's model."""
+        return self.options.found_method.make(self.options.size, output)
+
+    def forward(self, model: nn.Module, inputs: Any) -> Any:
+        """Run the model on what `transform` returned."""
+        return model(inputs)
+
+    @abstractmethod
+    def loss(self, outputs: Any, targets: Any) -> Tensor:
+        """Return the loss of a batch."""
+
+    def predict(self, outputs: Any) -> Any:
+        """Turn outputs of the model into predictions, which metrics compare with targets."""
+        return outputs
+
+    @abstractmethod
+    def evaluate(self, model: nn.Module, data: TaskData, split: Split) -> Evaluation:
+        """Measure a trained model on every part of the data."""
+
+    # -------------------------------------------------------------- reports
+
+    def report_sections(self, results: Any, data: TaskData) -> Sequence[tuple[str, str]]:
+        """Titles and HTML of sections that the report of `gmn experiment` shows besides the common ones."""
+        return ()

@@ -1,0 +1,65 @@
+"""Training strategies: how a method learns. Gradient descent is one; growing trees is another."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from time import perf_counter
+from typing import Any, Protocol, cast
+
+from graph_metanetworks.extras import optional_imports
+from graph_metanetworks.training.job import Job
+from graph_metanetworks.training.objective import monitored
+from graph_metanetworks.training.options import Machine, TrainingOptions
+
+
+class Strategy(ABC):
+    """Train the model of a job in place."""
+
+    has_learning_rate = True
+
+    @abstractmethod
+    def check(self, options: TrainingOptions, machine: Machine) -> None:
+        """Refuse what cannot work, before anything is written."""
+
+    @abstractmethod
+    def train(self, job: Job) -> dict[str, Any]:
+        """Train, and return what is worth remembering, "seconds" above all."""
+
+
+class GradientDescent(Strategy):
+    """Adam on batches of networks, with validation, checkpoints and early stopping."""
+
+    def check(self, options: TrainingOptions, machine: Machine) -> None:
+        with optional_imports():  # it imports Lightning
+            from graph_metanetworks.training.gradient_descent import check_machine
+        check_machine(options, machine)
+
+    def train(self, job: Job) -> dict[str, Any]:
+        with optional_imports():  # it imports Lightning
+            from graph_metanetworks.training.gradient_descent import best_point, descend
+        points = descend(job)
+        best = best_point(points, monitored(job.objective))
+        return {"seconds": points[-1]["seconds"], "best_round": int(best["round"]), "rounds": len(points)}
+
+
+GRADIENT_DESCENT = GradientDescent()
+
+
+class Learner(Protocol):
+    """A model that learns from all training networks at once."""
+
+    def learn(self, examples: Any, *, seed: int) -> None: ...
+
+
+class DirectFit(Strategy):
+    """Call `model.learn(examples, seed=...)` once, with batches of networks and their targets."""
+
+    has_learning_rate = False
+
+    def check(self, options: TrainingOptions, machine: Machine) -> None:
+        """Accept any machine: the work is done in one process."""
+
+    def train(self, job: Job) -> dict[str, Any]:
+        start = perf_counter()
+        cast(Learner, job.model).learn(job.examples(), seed=job.options.seed)
+        return {"seconds": round(perf_counter() - start, 2)}
