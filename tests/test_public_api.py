@@ -22,6 +22,7 @@ NAMES = [
     "TooLarge",
     "TraceError",
     "Tracer",
+    "UnsupportedNetwork",
     "UnsupportedOperation",
     "UnusedParameters",
     "Zoo",

@@ -19,6 +19,14 @@ class StateDictMismatch(TraceError):
     """A state dict or an edge vector does not belong to this parameter graph."""
 
 
+class UnsupportedNetwork(ValueError):
+    """A metanetwork cannot take this network."""
+
+
+class WeightsError(ValueError):
+    """A file of weights is damaged, or does not fit the module that loads it."""
+
+
 class StorageError(ValueError):
     """A folder is in use by another process, or cannot be written to."""
 

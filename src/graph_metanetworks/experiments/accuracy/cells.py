@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from graph_metanetworks.errors import Diverged, StateDictMismatch, TaskError
+from graph_metanetworks.errors import Diverged, TaskError, UnsupportedNetwork
 from graph_metanetworks.tasks.accuracy import LabelledZoo, Machine, Options, tune
 from graph_metanetworks.tasks.accuracy.methods import find_method
 from graph_metanetworks.tasks.accuracy.run_folder import RUN, Run
@@ -93,7 +93,7 @@ def run_cells(
         console.print(f"{number}/{len(cells)}  {cell.setting}  {cell.method}  seed {cell.seed}", style="dim")
         try:
             found[cell] = _run(data, plan, cell, rates, out, machine)
-        except StateDictMismatch as error:
+        except UnsupportedNetwork as error:
             found[cell] = Refused(str(error))
         except Diverged as error:
             found[cell] = Refused(str(error), diverged=True)

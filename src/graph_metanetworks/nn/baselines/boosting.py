@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from graph_metanetworks.graph.batch import Batch
 from graph_metanetworks.nn.baselines.statistics import WeightStatistics
-from graph_metanetworks.nn.growing import resize_on_load
+from graph_metanetworks.nn.fitted import resize_buffers
 
 TABLES = ("feature", "threshold", "left", "right", "value", "roots", "base")
 SURE = 1e-4  # predictions stay so far from 0 and 1, where logits are infinite
@@ -32,7 +32,7 @@ class Trees(nn.Module):
         self.value = nn.Buffer(torch.zeros(1, dtype=torch.float64))
         self.roots = nn.Buffer(torch.zeros(0, dtype=torch.int64))  # the first node of each tree
         self.base = nn.Buffer(torch.zeros(1, dtype=torch.float64))
-        resize_on_load(self, *TABLES)
+        resize_buffers(self, *TABLES)
 
     def take(self, regressor: HistGradientBoostingRegressor) -> None:
         """Copy the trees of a fitted regressor of scikit-learn."""
@@ -74,13 +74,6 @@ class BoostedStatNN(nn.Module):
         self.options = {"max_iter": iterations, "learning_rate": learning_rate, "max_leaf_nodes": leaves}
         self.statistics = WeightStatistics("both")
         self.trees = Trees()
-
-    @property
-    def scales(self) -> tuple[str, ...]:
-        return self.statistics.columns
-
-    def make_tables(self, columns: Iterable[str]) -> None:
-        self.statistics.make_tables(columns)
 
     def fit(self, batches: Iterable[Batch]) -> None:
         """Take columns and their scales from a training zoo."""

@@ -1,8 +1,7 @@
 """The methods under one interface: a batch of networks in, logits of accuracies `[B, 1]` out.
 
-Each can be fitted to the scales of a training zoo (`fit`), and tells them (`scales`) so that it can be made
-again (`make_tables`). `paper` has about 750,000 parameters, as there; `small` about 50,000, for zoos of
-some thousand networks.
+Each can be fitted to the scales of a training zoo (`fit`); its state dict holds them. `paper` has about
+750,000 parameters, as there; `small` about 50,000, for zoos of some thousand networks.
 """
 
 from __future__ import annotations
@@ -26,9 +25,6 @@ BUDGETS = {"paper": 750_000, "small": 50_000}
 class Metanetwork(Protocol):
     """What a method makes, an `nn.Module`."""
 
-    @property
-    def scales(self) -> tuple[str, ...]: ...
-    def make_tables(self, names: Iterable[str], /) -> None: ...
     def fit(self, batches: Iterable[Batch]) -> None: ...
     def __call__(self, batch: Batch) -> Tensor: ...
 

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from graph_metanetworks._version import __version__
-from graph_metanetworks.errors import TaskError
+from graph_metanetworks.errors import TaskError, WeightsError
 from graph_metanetworks.graph.batch import Batch
+from graph_metanetworks.nn.fitted import resize_buffers, set_fitted_names
+from graph_metanetworks.nn.weights import load_weights
 from graph_metanetworks.tasks.accuracy.intervals import interval
-from graph_metanetworks.tasks.accuracy.methods import as_metanetwork, find_method
+from graph_metanetworks.tasks.accuracy.methods import find_method
 from graph_metanetworks.tasks.accuracy.novelty import Novelty
 from graph_metanetworks.tasks.accuracy.run_folder import MODEL, REFERENCE, Run
 
@@ -30,6 +30,16 @@ class Prediction:
     low: float
     high: float
     warning: str = ""  # why not to trust it
+
+
+class Reference(nn.Module):
+    """What a run keeps of its training and validation networks."""
+
+    def __init__(self, calibration: Tensor, novelty: Novelty) -> None:
+        super().__init__()
+        self.calibration = nn.Buffer(calibration)  # residuals of validation networks, ascending
+        self.novelty = novelty
+        resize_buffers(self, "calibration")
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,24 +65,19 @@ class Predictor:
             raise TaskError(
                 f"the run in {folder} is not finished: repeat the gmn train command that started it."
             )
-        try:
-            weights, reference = load_file(folder / MODEL), load_file(folder / REFERENCE)
-        except (OSError, SafetensorError) as error:
-            raise TaskError(f"the run in {folder} is damaged: {error}. Train anew.") from error
         model = find_method(run.options["method"]).make(run.options["size"])
-        as_metanetwork(model).make_tables(run.result["scales"])
-        novelty = Novelty()
-        novelty.make_tables(run.result["kinds"])
-        calibration = reference.pop("calibration")
+        reference = Reference(torch.zeros(0), Novelty())
+        set_fitted_names(model, run.result["scales"])
+        set_fitted_names(reference, run.result["kinds"])
         try:
-            model.double().load_state_dict(weights)
-            novelty.load_state_dict({k.removeprefix("novelty."): v for k, v in reference.items()})
-        except RuntimeError as error:
+            load_weights(model, folder / MODEL)
+            load_weights(reference, folder / REFERENCE)
+        except WeightsError as error:
             raise TaskError(
-                f"the weights in {folder} do not fit {run.options['method']}, size {run.options['size']}, of "
-                f"this version; they were made by version {run.version}. Train anew. ({error})"
+                f"the run in {folder}, {run.options['method']} of size {run.options['size']}, cannot be "
+                f"loaded: {error} It was made by version {run.version}. Train anew."
             ) from error
-        return cls(run, model.eval(), calibration, novelty.double())
+        return cls(run, model.double().eval(), reference.calibration, reference.novelty.double())
 
     @torch.no_grad()
     def __call__(self, batch: Batch, *, level: float = LEVEL) -> list[Prediction]:

@@ -15,14 +15,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from graph_metanetworks._version import __version__
 from graph_metanetworks.allocator import keep_freed_memory
-from graph_metanetworks.errors import Diverged, StateDictMismatch, TaskError
+from graph_metanetworks.errors import Diverged, TaskError, UnsupportedNetwork
 from graph_metanetworks.graph.batch import Batch
 from graph_metanetworks.nn.baselines.boosting import BoostedStatNN
+from graph_metanetworks.nn.fitted import fitted_names
+from graph_metanetworks.nn.weights import save_weights
 from graph_metanetworks.storage import checksum
 from graph_metanetworks.storage.lock import locked
 from graph_metanetworks.tasks.accuracy import intervals
@@ -30,7 +31,7 @@ from graph_metanetworks.tasks.accuracy.data import LabelledZoo
 from graph_metanetworks.tasks.accuracy.methods import as_metanetwork, count_parameters, find_method
 from graph_metanetworks.tasks.accuracy.novelty import Novelty
 from graph_metanetworks.tasks.accuracy.options import Machine, Options
-from graph_metanetworks.tasks.accuracy.predictor import accuracies_of
+from graph_metanetworks.tasks.accuracy.predictor import Reference, accuracies_of
 from graph_metanetworks.tasks.accuracy.processes import in_step, is_first_process
 from graph_metanetworks.tasks.accuracy.run_folder import (
     LOCK,
@@ -71,7 +72,7 @@ def train(data: LabelledZoo, out: Path, options: Options, machine: Machine | Non
         run = Run.load(out)
         try:
             model, seconds, curve = _fit(data, split, options, out, machine)
-        except StateDictMismatch:  # nothing was trained: the folder is free for another method
+        except UnsupportedNetwork:  # nothing was trained: the folder is free for another method
             if is_first_process():
                 (out / RUN).unlink()
             raise
@@ -198,16 +199,16 @@ def _finish(model: nn.Module, data: LabelledZoo, split: Split, options: Options,
     true = {part: torch.from_numpy(data.labels[own]) for part, own in split.parts().items()}
     novelty = fitted_novelty(data, split, predicted, size)
     calibration = intervals.residuals(predicted["validation"], true["validation"])
-    save_file(_tensors(model), out / MODEL)
-    save_file({"calibration": calibration, **_tensors(novelty, "novelty.")}, out / REFERENCE)
+    save_weights(model, out / MODEL)
+    save_weights(Reference(calibration, novelty), out / REFERENCE)
     _write_predictions(out / PREDICTIONS, data, split, predicted)
     return {
         "parameters": count_parameters(model),
         "excluded": int((~data.usable).sum()),
         "sizes": {part: len(own) for part, own in split.parts().items()},
         "scores": {part: asdict(scores(predicted[part], true[part])) for part in predicted},
-        "scales": list(as_metanetwork(model).scales),
-        "kinds": list(novelty.scales),
+        "scales": list(fitted_names(model)),
+        "kinds": list(fitted_names(novelty)),
     }
 
 
@@ -236,10 +237,6 @@ class Networks:
 
     def __iter__(self) -> Iterator[Batch]:
         return (batch for batch, _ in self.data.in_batches(self.positions, self.size))
-
-
-def _tensors(module: nn.Module, prefix: str = "") -> dict[str, Tensor]:
-    return {prefix + name: value.clone().contiguous() for name, value in module.state_dict().items()}
 
 
 def _write_predictions(path: Path, data: LabelledZoo, split: Split, predicted: dict[str, Tensor]) -> None:
