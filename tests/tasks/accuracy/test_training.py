@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from graph_metanetworks.errors import Diverged, StateDictMismatch, TaskError
+from graph_metanetworks.errors import Diverged, TaskError, UnsupportedNetwork
 from graph_metanetworks.tasks.accuracy import (
     METHODS,
     LabelledZoo,
@@ -298,10 +298,10 @@ def test_a_method_that_cannot_take_the_networks_leaves_the_folder_free(
     data: LabelledZoo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuses(*_: object) -> None:
-        raise StateDictMismatch("no place for it")
+        raise UnsupportedNetwork("no place for it")
 
     with monkeypatch.context() as patched:
         patched.setattr(training, "_check_takes_all", refuses)
-        with pytest.raises(StateDictMismatch):
+        with pytest.raises(UnsupportedNetwork):
             train(data, tmp_path, replace(QUICK, method="statnn"))
     assert train(data, tmp_path, replace(QUICK, method="statnn-boosting")).is_finished

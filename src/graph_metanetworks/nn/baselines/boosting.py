@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from sklearn.ensemble import HistGradientBoostingRegressor
 from torch import Tensor, nn
 
+from graph_metanetworks.extras import optional_imports
 from graph_metanetworks.graph.batch import Batch
 from graph_metanetworks.nn.baselines.statistics import WeightStatistics
 from graph_metanetworks.nn.fitted import resize_buffers
+
+if TYPE_CHECKING:
+    from sklearn.ensemble import HistGradientBoostingRegressor
 
 TABLES = ("feature", "threshold", "left", "right", "value", "roots", "base")
 SURE = 1e-4  # predictions stay so far from 0 and 1, where logits are infinite
@@ -81,6 +85,9 @@ class BoostedStatNN(nn.Module):
 
     def grow(self, features: Tensor, accuracies: Tensor, *, seed: int = 0) -> None:
         """Grow trees on features, as `statistics` gives them, and accuracies."""
+        with optional_imports():
+            from sklearn.ensemble import HistGradientBoostingRegressor
+
         leaf = max(2, min(20, len(features) // 20))
         regressor = HistGradientBoostingRegressor(
             **self.options,
