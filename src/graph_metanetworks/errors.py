@@ -23,6 +23,10 @@ class UnsupportedNetwork(ValueError):
     """A method cannot take a network; the message says which and why."""
 
 
+class WeightsError(ValueError):
+    """A file of weights is damaged, or does not fit the module that loads it."""
+
+
 class StorageError(ValueError):
     """A folder is in use by another process, or cannot be written to."""
 

@@ -26,10 +26,10 @@ def test_fitted_statistics_by_hand():
     halves = [gmn.collate([(graph, state) for state in part]) for part in (states[:5], states[5:])]
     net.edge_encoder.fit(halves)
     encoder, kinds = net.edge_encoder, len(net.edge_encoder.vocabulary.edge_kinds)
-    assert set(encoder.tensors) == {
+    assert set(encoder.fitted_names) == {
         f"{n}.{part} (linear {part})" for n in (0, 2) for part in ("weight", "bias")
     }
-    for row, name in enumerate(encoder.tensors, kinds):
+    for row, name in enumerate(encoder.fitted_names, kinds):
         values = torch.stack([state[name.split()[0]] for state in states])
         torch.testing.assert_close(encoder.mean[row, 0], values.mean())
         torch.testing.assert_close(encoder.deviation[row, 0], values.std(correction=0))
@@ -133,7 +133,7 @@ def test_parts_of_one_parameter_have_scales_of_their_own():
     net = gmn.GraphMetanetwork(8, 1)
     net.fit([gmn.collate([(graph, model.state_dict())])])
     encoder = net.edge_encoder
-    rows = {name: len(encoder.vocabulary.edge_kinds) + row for row, name in enumerate(encoder.tensors)}
+    rows = {name: len(encoder.vocabulary.edge_kinds) + row for row, name in enumerate(encoder.fitted_names)}
     query, key = (float(encoder.deviation[rows[f"in_proj_weight ({k} weight)"]]) for k in ("query", "key"))
     assert query > 30 * key
     assert query == pytest.approx(float(model.in_proj_weight[:4].std(correction=0)), rel=1e-5)

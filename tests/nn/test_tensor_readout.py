@@ -1,4 +1,4 @@
-"""The readout by tensor: tensors are seen beside those of the same name, or else kind."""
+"""The readout by tensor: tensors are seen standardized those of the same name, or else kind."""
 
 import pytest
 import torch
@@ -36,11 +36,11 @@ def means(network: gmn.GraphMetanetwork, batch: gmn.Batch) -> torch.Tensor:
 def test_means_of_the_training_zoo_are_brought_to_one_scale() -> None:
     network, batch = fitted([networks()]), networks()
     readout = network.readout
-    assert isinstance(readout, MeanByTensor) and len(readout.tensors) == 4
+    assert isinstance(readout, MeanByTensor) and len(readout.fitted_names) == 4
     rows = readout.rows(batch)
-    beside = (means(network, batch) - readout.mean[rows]) / readout.deviation[rows]
+    standardized = (means(network, batch) - readout.mean[rows]) / readout.deviation[rows]
     for row in rows.unique():
-        own = beside[rows == row]
+        own = standardized[rows == row]
         assert torch.allclose(own.mean(0), torch.zeros(16), atol=1e-3)
         assert (own.std(0, correction=0) < 1.001).all()
 

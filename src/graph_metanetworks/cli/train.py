@@ -15,9 +15,9 @@ from graph_metanetworks.console import say
 from graph_metanetworks.lookup import absolute
 from graph_metanetworks.table import Table
 from graph_metanetworks.tasks.registry import make_task
+from graph_metanetworks.tasks.runs import train as train_once
+from graph_metanetworks.tasks.runs import tune as train_tuned
 from graph_metanetworks.tasks.task import Task
-from graph_metanetworks.tasks.train import train as train_once
-from graph_metanetworks.tasks.train import tune as train_tuned
 from graph_metanetworks.training.options import Machine
 from graph_metanetworks.training.processes import is_first_process
 from graph_metanetworks.training.run_folder import Run

@@ -12,8 +12,8 @@ from rich.console import Console
 from graph_metanetworks.errors import Diverged, TaskError, UnsupportedNetwork
 from graph_metanetworks.methods.registry import find_method
 from graph_metanetworks.tasks.data import TaskData
+from graph_metanetworks.tasks.runs import train_or_load, tune
 from graph_metanetworks.tasks.task import Task
-from graph_metanetworks.tasks.train import train_or_load, tune
 from graph_metanetworks.training.options import Machine
 from graph_metanetworks.training.run_folder import RUN, Run
 

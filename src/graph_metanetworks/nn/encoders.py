@@ -13,6 +13,7 @@ from graph_metanetworks.graph.parameter_graph import ParameterGraph
 from graph_metanetworks.graph.parts import MAX_POSITIONS
 from graph_metanetworks.nn.engine.panel import Panel
 from graph_metanetworks.nn.engine.scratch import room
+from graph_metanetworks.nn.fitted import Fitted
 from graph_metanetworks.nn.mlp import add_product
 from graph_metanetworks.nn.state import graph_degrees
 from graph_metanetworks.nn.vocabulary import Vocabulary, tensor_name, tensor_rows
@@ -67,7 +68,7 @@ class NodeEncoder(nn.Module):
         return states
 
 
-class EdgeEncoder(nn.Module):
+class EdgeEncoder(Fitted):
     """First edge states from the weight, its kind, and its position among parallel edges.
 
     Weights are brought to a common scale first: `(w - mean) / deviation`, fixed per kind or, after `fit`, per
@@ -97,12 +98,11 @@ class EdgeEncoder(nn.Module):
         self.kind = nn.Embedding(len(vocabulary.edge_kinds), hidden)
         self.value = nn.Linear(channels * (3 + 2 * fourier), hidden, bias=False)
         self.position = nn.Linear(4 * MAX_POSITIONS, hidden, bias=False)
-        self.make_tables(tensors)
+        self.set_fitted_names(tensors)
 
-    def make_tables(self, tensors: Iterable[str] = ()) -> None:
-        """Neutral scales: a row for each kind, and one for each of the tensors named."""
-        self.tensors = tuple(tensors)
-        rows = len(self.vocabulary.edge_kinds) + len(self.tensors)
+    def make_tables(self) -> None:
+        """Make neutral scales: a row for each kind, then one for each fitted tensor."""
+        rows = len(self.vocabulary.edge_kinds) + len(self.fitted_names)
         like = self.kind.weight
         self.mean = nn.Buffer(like.new_zeros(rows, self.channels))
         self.deviation = nn.Buffer(like.new_ones(rows, self.channels))
@@ -125,13 +125,14 @@ class EdgeEncoder(nn.Module):
                 )
                 for number, (block, row) in enumerate(zip(stack.graph.blocks, rows, strict=True)):
                     if block.parameter is not None and block.is_owner:
-                        found = moments_of(stack.block_values(number).flatten(1, -2))
+                        values = stack.block_values(number)  # [networks, *shape, channels]
+                        found = moments_of(values.reshape(len(values), -1, values.shape[-1]))
                         for key in (tensor_name(block), row):
                             moments[key] = moments.get(key, 0) + found
         names = (key for key in moments if isinstance(key, str))
-        self.make_tables(dict.fromkeys([*self.tensors, *names]))
+        self.set_fitted_names(dict.fromkeys([*self.fitted_names, *names]))
         for key, (count, total, squares) in ((key, m.unbind()) for key, m in moments.items()):
-            row = key if isinstance(key, int) else kinds + self.tensors.index(key)
+            row = key if isinstance(key, int) else kinds + self.fitted_names.index(key)
             mean = total / count
             self.mean[row] = mean.to(self.mean)
             self.deviation[row] = (
@@ -141,7 +142,7 @@ class EdgeEncoder(nn.Module):
     def rows(self, panel: Panel, batch: Batch) -> tuple[Tensor, Tensor]:
         """For each use of a panel the row of its kind, and the row of its scale. [uses] twice"""
         kinds = panel.kinds(self.vocabulary, batch)
-        scales = tensor_rows(self.tensors, panel.blocks(batch), kinds, len(self.vocabulary.edge_kinds))
+        scales = tensor_rows(self.fitted_names, panel.blocks(batch), kinds, len(self.vocabulary.edge_kinds))
         device = self.kind.weight.device
         return torch.tensor(kinds, device=device), torch.tensor(scales, device=device)
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from graph_metanetworks.nn.mlp import Mlp
 from graph_metanetworks.nn.random_walk import RandomWalkEncoder
 from graph_metanetworks.nn.readouts import Readout
+from graph_metanetworks.nn.scatter import scatter, scatter_softmax
 from graph_metanetworks.nn.state import Links, State, degrees
 
 
@@ -105,15 +106,11 @@ class NeighbourAttention(nn.Module):
         self.by_degree = nn.Parameter(torch.stack([torch.ones(hidden), torch.zeros(hidden)]))  # theta
 
     def forward(self, nodes: Tensor, pairs: Tensor, links: Links) -> Tensor:  # [N, d], [2 E, d] -> [N, d]
-        from torch_geometric.utils import scatter, softmax  # PyG takes seconds to import
-
         receiver = torch.cat([links.target, links.source])
         sender = torch.cat([links.source, links.target])
         pairs, values = (x.unflatten(1, (self.heads, -1)) for x in (pairs, self.value(nodes)))
-        weight = softmax((pairs * self.score).sum(-1), receiver, num_nodes=len(nodes))[..., None]
-        from_nodes, from_pairs = (
-            scatter(weight * x, receiver, 0, len(nodes), "sum") for x in (values[sender], pairs)
-        )
+        weight = scatter_softmax((pairs * self.score).sum(-1), receiver, len(nodes))[..., None]
+        from_nodes, from_pairs = (scatter(weight * x, receiver, len(nodes)) for x in (values[sender], pairs))
         # W_Ev is linear, so it may come after the sum: once for each node, not for each edge
         mixed = from_nodes + torch.einsum("nhi,hij->nhj", from_pairs, self.pair_value)
         degree = degrees(links.batch).sum(1, keepdim=True).to(nodes.dtype)

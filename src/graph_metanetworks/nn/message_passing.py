@@ -12,7 +12,8 @@ from graph_metanetworks.nn.engine.scratch import room
 from graph_metanetworks.nn.engine.sweep import Found, Terms
 from graph_metanetworks.nn.mlp import Mlp, add_product
 from graph_metanetworks.nn.norm import RmsNorm, normed
-from graph_metanetworks.nn.state import Links, State
+from graph_metanetworks.nn.scatter import scatter
+from graph_metanetworks.nn.state import Links, State, degrees
 
 Aggregation = Literal["mean", "sum", "max", "fan"]
 AGGREGATIONS = ("mean", "sum", "max", "fan")
@@ -144,10 +145,43 @@ class MessagePassing(nn.Module):
         return features + self.global_update(torch.cat([features, node_mean, edge_mean], dim=1))
 
     def forward(self, state: State, links: Links) -> State:
-        """The block over an explicit list of edges: the reference that the engine must equal."""
-        from graph_metanetworks.nn.meta_layer import over_edge_list  # PyG takes seconds to import
+        """Run the block over an explicit list of edges: the reference that the engine must equal."""
+        nodes, edges, features = state
+        normed_edges = self.edge_norm(edges)
+        nodes = self._nodes_over_edge_list(nodes, normed_edges, features, links)
+        if features is not None and self.global_update is not None:
+            node_mean = scatter(nodes, links.node_network, len(features), "mean")
+            edge_mean = scatter(normed_edges, links.edge_network, len(features), "mean")
+            features = self.updated_globals(features, node_mean, edge_mean)
+        if self.edge_update is not None and self.edge_node_norm is not None:
+            ends = self.edge_node_norm(nodes)
+            parts = [ends[links.source], ends[links.target], normed_edges]
+            parts += [] if features is None else [features[links.edge_network]]
+            edges = edges + self.edge_update(torch.cat(parts, dim=1))
+        return State(nodes, edges, features)
 
-        return over_edge_list(self, state, links)
+    def _nodes_over_edge_list(
+        self, nodes: Tensor, edges: Tensor, features: Tensor | None, links: Links
+    ) -> Tensor:
+        normed_nodes = self.node_norm(nodes)
+        ends = [(links.source, links.target), (links.target, links.source)]  # senders, receivers
+        inner = []
+        for direction, (sender, receiver) in enumerate(ends if self.two_way else ends[:1]):
+            parts = [normed_nodes[receiver], normed_nodes[sender], edges]
+            if self.two_way:
+                parts.append(edges.new_tensor([1 - direction, direction]).expand(len(edges), 2))
+            if features is not None:
+                parts.append(features[links.edge_network])
+            inner.append(self.message.first(torch.cat(parts, dim=1)).relu())
+        receivers = torch.cat([links.target, links.source] if self.two_way else [links.target])
+        degree, last = degrees(links.batch), self.message.second
+        if self.aggregation == "max":
+            messages = last(self.aggregated(scatter(torch.cat(inner), receivers, len(nodes), "max"), degree))
+        else:
+            terms = torch.cat([last(part) for part in inner])
+            messages = self.aggregated(scatter(terms, receivers, len(nodes)), degree)
+        context = [] if features is None else [features[links.node_network]]
+        return nodes + self.node_update(torch.cat([normed_nodes, messages, *context], dim=1))
 
 
 def _met(states: Tensor, ends: Terms, weight: Tensor) -> Tensor:

@@ -27,7 +27,7 @@ from graph_metanetworks.nn.readouts import (
 )
 from graph_metanetworks.nn.state import Links, State
 from graph_metanetworks.nn.streaming import streaming
-from graph_metanetworks.nn.tensor_readout import MeanByTensor, TensorMeans
+from graph_metanetworks.nn.tensor_readout import MeanByTensor
 from graph_metanetworks.nn.vocabulary import Vocabulary
 
 Engine = Literal["blocks", "stream", "edge_list"]
@@ -160,32 +160,23 @@ class GraphMetanetwork(nn.Module):
         return run_panels(self, batch, BLOCKS)
 
     def fit(self, batches: Iterable[Batch]) -> None:
-        """Take the scale of each tensor, by name, and of each kind from a training zoo.
+        """Take the scale of each tensor, by name, and of each kind of edge from a training zoo.
 
-        Call it before the optimiser is made: it makes new parameters, one row per tensor. For a readout by
-        tensor, batches are gone through twice; of an iterator they are kept in memory for that.
+        Call it before making the optimizer: it makes new parameters, which an earlier optimizer would not
+        train. Some readouts iterate over the batches a second time; an iterator is kept in memory for that.
+        What is fitted is part of the state dict, which loads into a fresh metanetwork.
         """
         batches = list(batches) if isinstance(batches, Iterator) else batches
         self.edge_encoder.fit(batches)
-        readout = self.readout
-        if isinstance(readout, MeanByTensor):
-            self.readout = TensorMeans()
-            try:
-                readout.fit(self.scales, batches, self)
-            finally:
-                self.readout = readout
+        self.readout.fit(batches, self)
 
-    @property
-    def scales(self) -> tuple[str, ...]:
-        """Names of the tensors that have a scale of their own, as `fit` found them."""
-        return self.edge_encoder.tensors
-
-    def make_tables(self, tensors: Iterable[str]) -> None:
-        """Room for the scales of these tensors, to load weights into."""
-        tensors = tuple(tensors)
-        self.edge_encoder.make_tables(tensors)
-        if isinstance(self.readout, MeanByTensor):
-            self.readout.make_tables(tensors)
+    def read(self, batch: Batch, readout: Readout) -> Tensor:
+        """Run on a batch with another readout."""
+        kept, self.readout = self.readout, readout
+        try:
+            return self(batch)
+        finally:
+            self.readout = kept
 
     def first_globals(self, batch: Batch) -> Tensor | None:
         return None if self.first_global is None else self.first_global.expand(len(batch), -1)

@@ -7,12 +7,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import torch
-from safetensors.torch import load_file, save_file
 from torch import nn
 
+from graph_metanetworks.nn.fitted import set_fitted_names
 from graph_metanetworks.nn.grit import Grit
+from graph_metanetworks.nn.readouts import Edit
 from graph_metanetworks.nn.vocabulary import Vocabulary
+from graph_metanetworks.nn.weights import load_weights, save_weights
+from graph_metanetworks.storage.atomic import write_durably
 
 if TYPE_CHECKING:
     from graph_metanetworks.nn.metanetwork import GraphMetanetwork
@@ -36,14 +38,8 @@ def config_of(arguments: dict[str, Any]) -> dict[str, Any]:
 def save(network: GraphMetanetwork, folder: str | Path) -> Path:
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    config = network.config | {"scales": list(network.scales)}
-    (folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n")
-    # copies: safetensors refuses tensors that share memory, as those of a block used twice do
-    weights = {
-        name: value.clone(memory_format=torch.contiguous_format)
-        for name, value in network.state_dict().items()
-    }
-    save_file(weights, folder / WEIGHTS)
+    write_durably(folder / CONFIG, (json.dumps(network.config, indent=2) + "\n").encode())
+    save_weights(network, folder / WEIGHTS)
     return folder
 
 
@@ -54,7 +50,7 @@ def load(kind: type[Metanetwork], folder: str | Path, **custom: Any) -> Metanetw
             f"{folder} holds no metanetwork: there is no {CONFIG}. Give a folder that save_pretrained wrote."
         )
     config = json.loads((folder / CONFIG).read_text())
-    scales, needed = config.pop("scales"), set(config.pop("custom"))
+    names, needed = config.pop("scales", None), set(config.pop("custom"))
     if needed - set(custom):
         raise ValueError(
             f"the metanetwork in {folder} was made with modules of your own: pass them again, as "
@@ -65,7 +61,14 @@ def load(kind: type[Metanetwork], folder: str | Path, **custom: Any) -> Metanetw
     if config.get("blocks") is not None:
         config["blocks"] = Grit(**config["blocks"])
     network = kind(**(config | custom))
-    network.make_tables(scales)
-    weights = load_file(folder / WEIGHTS)
-    network.to(next(iter(weights.values())).dtype).load_state_dict(weights)
+    if names is not None:
+        _use_names_of_config(network, names, config["tensors"])
+    load_weights(network, folder / WEIGHTS)
     return network
+
+
+def _use_names_of_config(network: GraphMetanetwork, names: list[str], tensors: list[str]) -> None:
+    """Resize tables for a folder whose weights lack the names; at that time `fit` did not reach `Edit`."""
+    set_fitted_names(network, names)
+    if isinstance(network.readout, Edit):
+        network.readout.set_fitted_names(tensors)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
@@ -10,10 +11,14 @@ from torch import Tensor, nn
 
 from graph_metanetworks.graph.batch import Batch
 from graph_metanetworks.nn.engine.panel import Panel
+from graph_metanetworks.nn.fitted import Fitted
 from graph_metanetworks.nn.mlp import Mlp, product
 from graph_metanetworks.nn.norm import RmsNorm, normed
 from graph_metanetworks.nn.state import Links, State
 from graph_metanetworks.nn.vocabulary import Vocabulary, tensor_rows
+
+if TYPE_CHECKING:
+    from graph_metanetworks.nn.metanetwork import GraphMetanetwork
 
 
 class Readout(nn.Module):
@@ -24,6 +29,9 @@ class Readout(nn.Module):
 
     reads_nodes = True  # False: the last block need not update nodes, unless edges are updated from them
     reads_edges = True  # False: the last block need not update edges
+
+    def fit(self, batches: Iterable[Batch], network: GraphMetanetwork) -> None:
+        """Adapt to a training zoo. `network` holds this readout; its encoders are fitted already."""
 
     def forward(self, state: State, links: Links) -> Tensor:
         raise NotImplementedError(f"{type(self).__name__} needs forward(state, links)")
@@ -179,10 +187,10 @@ class EachEdge(Readout):
         return self.finish(self.cell(state.edges, self.weights()), links.panel, links.batch)
 
 
-class Edit(EachEdge):
+class Edit(Fitted, EachEdge):
     r"""New weights :math:`\theta + \gamma f(\theta)`, with :math:`\gamma` learned per tensor, .01 at first.
 
-    Each of the `tensors` named has its own; others have one for their kind of edges.
+    Each of the `tensors` named, and each that `fit` finds, has its own; others share that of their kind.
     """
 
     def __init__(
@@ -196,13 +204,20 @@ class Edit(EachEdge):
     ) -> None:
         super().__init__(hidden, out)
         self.vocabulary = vocabulary or Vocabulary()
-        self.tensors = tuple(tensors)
-        rows = len(self.vocabulary.edge_kinds) + len(self.tensors)
-        self.gamma = nn.Parameter(torch.full((rows,), start))
+        self.start = start
+        self.set_fitted_names(tensors)
+
+    def make_tables(self) -> None:
+        rows = len(self.vocabulary.edge_kinds) + len(self.fitted_names)
+        self.gamma = nn.Parameter(self.norm.weight.new_full((rows,), self.start))
+
+    def fit(self, batches: Iterable[Batch], network: GraphMetanetwork) -> None:
+        """Give each tensor of the training zoo a step size; all start anew."""
+        self.set_fitted_names(dict.fromkeys([*self.fitted_names, *network.edge_encoder.fitted_names]))
 
     def finish(self, result: Tensor, panel: Panel, batch: Batch) -> Tensor:
         kinds = panel.kinds(self.vocabulary, batch)
-        rows = tensor_rows(self.tensors, panel.blocks(batch), kinds, len(self.vocabulary.edge_kinds))
+        rows = tensor_rows(self.fitted_names, panel.blocks(batch), kinds, len(self.vocabulary.edge_kinds))
         gamma = self.gamma[torch.tensor(rows, device=result.device)][panel.use]
         weights = panel.values[..., : result.shape[-1]]  # further channels, such as gradients, are not edited
         return torch.addcmul(weights.to(result.dtype), gamma[..., None], result)

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import accumulate
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
 from graph_metanetworks.graph.batch import Batch
 from graph_metanetworks.nn.engine.panel import Panel
+from graph_metanetworks.nn.fitted import Fitted
 from graph_metanetworks.nn.mlp import Mlp
 from graph_metanetworks.nn.norm import normed
 from graph_metanetworks.nn.readouts import PooledEdges
 from graph_metanetworks.nn.vocabulary import Vocabulary, tensor_rows
+
+if TYPE_CHECKING:
+    from graph_metanetworks.nn.metanetwork import GraphMetanetwork
 
 
 class TensorMeans(PooledEdges):
@@ -39,7 +44,7 @@ class TensorMeans(PooledEdges):
         return pooled / torch.tensor(sizes).to(pooled)[:, None]
 
 
-class MeanByTensor(TensorMeans):
+class MeanByTensor(Fitted, TensorMeans):
     """The means of each tensor, then an MLP that knows which tensor it is, then the sum over tensors.
 
     All tensors count alike, however many edges they have. After `fit` means are seen beside those of the same
@@ -64,22 +69,25 @@ class MeanByTensor(TensorMeans):
         self.hidden, self.vocabulary = hidden, vocabulary or Vocabulary()
         self.mix = Mlp(3 * hidden, inner, inner)
         self.head = Mlp(inner, inner, out)
-        self.make_tables(tensors)
+        self.set_fitted_names(tensors)
 
-    def make_tables(self, tensors: Iterable[str]) -> None:
-        """A row for each kind, and one for each of the tensors named; means count as they are."""
-        self.tensors = tuple(tensors)
-        rows, like = len(self.vocabulary.edge_kinds) + len(self.tensors), self.mix.first.weight
+    def make_tables(self) -> None:
+        """Make a row for each kind, then one for each fitted tensor; means count as they are."""
+        rows, like = len(self.vocabulary.edge_kinds) + len(self.fitted_names), self.mix.first.weight
         self.mean = nn.Buffer(like.new_zeros(rows, 2 * self.hidden))
         self.deviation = nn.Buffer(like.new_ones(rows, 2 * self.hidden))
         self.gain = nn.Parameter(like.new_ones(rows, 2 * self.hidden))
         self.name = nn.Parameter(torch.randn(rows, self.hidden).to(like))
 
     @torch.no_grad()
-    def fit(self, tensors: Iterable[str], batches: Iterable[Batch], means: Callable[[Batch], Tensor]) -> None:
-        """Take from a training zoo what means are like, with a function that gives those of a batch."""
-        self.make_tables(tensors)
-        found = [(self.rows(batch), self.rows(batch, by_name=False), means(batch)) for batch in batches]
+    def fit(self, batches: Iterable[Batch], network: GraphMetanetwork) -> None:
+        """Take the mean and deviation of each tensor's means from a training zoo."""
+        self.set_fitted_names(network.edge_encoder.fitted_names)
+        means = TensorMeans()
+        found = [
+            (self.rows(batch), self.rows(batch, by_name=False), network.read(batch, means))
+            for batch in batches
+        ]
         names, kinds, all_means = (torch.cat(part) for part in zip(*found, strict=True))
         for rows in (names, kinds):
             for row in rows.unique().tolist():
@@ -88,7 +96,7 @@ class MeanByTensor(TensorMeans):
 
     def rows(self, batch: Batch, *, by_name: bool = True) -> Tensor:
         """The row of each block. [blocks]"""
-        found, tensors = [], self.tensors if by_name else ()
+        found, tensors = [], self.fitted_names if by_name else ()
         for graph, name in zip(batch.graphs, batch.names, strict=True):
             kinds = self.vocabulary.rows("edge_kinds", [block.kind for block in graph.blocks], name)
             found += tensor_rows(tensors, graph.blocks, kinds, len(self.vocabulary.edge_kinds))
@@ -96,8 +104,8 @@ class MeanByTensor(TensorMeans):
 
     def finish(self, pooled: Tensor, batch: Batch) -> Tensor:
         rows = self.rows(batch)
-        beside = (super().finish(pooled, batch) - self.mean[rows]) / self.deviation[rows]
-        beside = beside.sign() * beside.abs().log1p() * self.gain[rows]
-        mixed = self.mix(torch.cat([beside, self.name[rows]], dim=1)).relu()
+        standardized = (super().finish(pooled, batch) - self.mean[rows]) / self.deviation[rows]
+        standardized = standardized.sign() * standardized.abs().log1p() * self.gain[rows]
+        mixed = self.mix(torch.cat([standardized, self.name[rows]], dim=1)).relu()
         parts = mixed.split([len(graph.blocks) for graph in batch.graphs])
         return self.head(torch.stack([own.sum(0) / len(own) ** 0.5 for own in parts]))

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from graph_metanetworks.nn.scatter import Reduction, scatter
 from graph_metanetworks.nn.state import Links, State
 
 # All tensors have a row for each node, edge or network; the context is the global feature of its network.
@@ -36,7 +37,12 @@ class NodeUpdate(nn.Module):
     """
 
     def __init__(
-        self, message: Message, update: NodeFunction, *, aggregation: str = "sum", two_way: bool = True
+        self,
+        message: Message,
+        update: NodeFunction,
+        *,
+        aggregation: Reduction = "sum",
+        two_way: bool = True,
     ) -> None:
         super().__init__()
         self.message, self.update = message, update
@@ -50,8 +56,8 @@ class NodeUpdate(nn.Module):
         if self.two_way:
             messages.append(self.message(nodes[links.source], nodes[links.target], edges, False, context))
             receivers.append(links.source)
-        met = _scattered(torch.cat(messages), torch.cat(receivers), len(nodes), self.aggregation)
-        return state._replace(nodes=self.update(nodes, met, _context(state, links.node_network)))
+        received = scatter(torch.cat(messages), torch.cat(receivers), len(nodes), self.aggregation)
+        return state._replace(nodes=self.update(nodes, received, _context(state, links.node_network)))
 
 
 class EdgeUpdate(nn.Module):
@@ -82,7 +88,7 @@ class GlobalUpdate(nn.Module):
         *,
         of_nodes: Part | None = None,
         of_edges: Part | None = None,
-        aggregation: str = "sum",
+        aggregation: Reduction = "sum",
     ) -> None:
         super().__init__()
         self.update, self.of_nodes, self.of_edges = update, of_nodes, of_edges
@@ -99,15 +105,9 @@ class GlobalUpdate(nn.Module):
             (state.edges, links.edge_network, self.of_edges),
         ):
             rows = rows if part is None else part(rows, state.globals[network])
-            pooled.append(_scattered(rows, network, len(state.globals), self.aggregation))
+            pooled.append(scatter(rows, network, len(state.globals), self.aggregation))
         return state._replace(globals=self.update(state.globals, *pooled))
 
 
 def _context(state: State, network: Tensor) -> Tensor | None:
     return None if state.globals is None else state.globals[network]
-
-
-def _scattered(rows: Tensor, index: Tensor, size: int, aggregation: str) -> Tensor:
-    from torch_geometric.utils import scatter  # PyG takes seconds to import
-
-    return scatter(rows, index, 0, size, aggregation)

@@ -7,7 +7,7 @@ from typing import Any
 
 from graph_metanetworks.errors import TaskError
 from graph_metanetworks.lookup import absolute
-from graph_metanetworks.tasks import train as training
+from graph_metanetworks.tasks import runs
 from graph_metanetworks.tasks.data import TaskData
 from graph_metanetworks.tasks.registry import make_task
 from graph_metanetworks.tasks.task import Task
@@ -48,7 +48,7 @@ def train(
     hardware = {name: options.pop(name) for name in Machine.__dataclass_fields__ if name in options}
     chosen = make_task(task, {"method": absolute(method), **options})
     data = zoo if isinstance(zoo, TaskData) else chosen.data(open_traced(zoo, quiet=quiet))
-    run_or_tune = training.tune if tune else training.train
+    run_or_tune = runs.tune if tune else runs.train
     return run_or_tune(chosen, data, Path(out), Machine(**hardware, quiet=quiet))
 
 

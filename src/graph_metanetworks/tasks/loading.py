@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from safetensors import SafetensorError
-from safetensors.torch import load_file
-
-from graph_metanetworks.errors import TaskError
+from graph_metanetworks.errors import TaskError, WeightsError
 from graph_metanetworks.methods.method import Output
+from graph_metanetworks.nn.fitted import set_fitted_names
+from graph_metanetworks.nn.weights import load_weights
 from graph_metanetworks.tasks.registry import make_task
 from graph_metanetworks.tasks.runner import Runner
 from graph_metanetworks.training.run_folder import MODEL, REFERENCE, Run, require_compatible
 
-ACCURACY = {"width": 1, "level": "graph", "link": "logit"}  # of runs that do not say what they put out
+ACCURACY = {"width": 1, "level": "graph", "link": "logit"}  # the output of runs that do not state theirs
 
 
 def load(folder: str | Path) -> Runner:
@@ -28,17 +27,18 @@ def load(folder: str | Path) -> Runner:
     require_compatible(run, folder)
     if run.result is None:
         raise TaskError(f"the run in {folder} is not finished: repeat the gmn train command that started it.")
-    try:
-        weights, reference = load_file(folder / MODEL), load_file(folder / REFERENCE)
-    except (OSError, SafetensorError) as error:
-        raise TaskError(f"the run in {folder} is damaged: {error}. Train again in another folder.") from error
     task = make_task(run.task, run.options)
     model = task.make_model(Output(**run.result.get("output", ACCURACY)))
+    reference = task.make_reference()
+    for module, key in ((model, "scales"), (reference, "kinds")):
+        if key in run.result:  # earlier runs keep the names of fitted tables here, not beside the weights
+            set_fitted_names(module, run.result[key])
     try:
-        model.double().load_state_dict(weights)
-        return task.runner_class.of(run, task, model.eval(), reference)
-    except RuntimeError as error:
+        load_weights(model, folder / MODEL)
+        load_weights(reference, folder / REFERENCE)
+    except WeightsError as error:
         raise TaskError(
-            f"the weights in {folder} do not fit {run.options['method']}, size {run.options['size']}, of "
-            f"this version; they were made by version {run.version}. Train again. ({error})"
+            f"the run in {folder} is damaged, or was made by another version ({run.version}): {error} Train "
+            "again in another folder."
         ) from error
+    return task.runner_class(run, task, model.double().eval(), reference.double())

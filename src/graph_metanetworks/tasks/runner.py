@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from rich.console import Console
@@ -54,11 +54,7 @@ class Runner:
     run: Run
     task: Task[Any]
     model: nn.Module  # in float64, so that permuted networks get the same numbers after rounding
-
-    @classmethod
-    def of(cls, run: Run, task: Task[Any], model: nn.Module, reference: Mapping[str, Tensor]) -> Self:
-        """Make a runner from what a run folder holds; `reference` is what `Task.evaluate` kept."""
-        return cls(run, task, model)
+    reference: nn.Module  # what `Task.evaluate` kept besides
 
     def __call__(self, networks: Any, *example: Any, quiet: bool = False, **options: Any) -> list[Any]:
         """Return one result per network.

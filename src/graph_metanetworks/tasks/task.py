@@ -30,12 +30,12 @@ class Evaluation:
     Args:
         scores: by part ("train", "validation", "test") and name.
         rows: lines of predictions.csv, each with the same columns.
-        reference: tensors that the runner needs besides the model.
+        reference: what the runner needs besides the model, as `Task.make_reference` makes it.
     """
 
     scores: Mapping[str, Mapping[str, float]]
     rows: Sequence[Mapping[str, Any]] = ()
-    reference: Mapping[str, Tensor] = field(default_factory=dict)
+    reference: nn.Module = field(default_factory=nn.Module)
 
 
 OptionsT = TypeVar("OptionsT", bound=TaskOptions)
@@ -103,6 +103,10 @@ class Task(ABC, Generic[OptionsT]):
     def predict(self, outputs: Any) -> Any:
         """Turn outputs of the model into predictions, which metrics compare with targets."""
         return outputs
+
+    def make_reference(self) -> nn.Module:
+        """Make what runs keep besides the model, empty: buffers and fitted modules."""
+        return nn.Module()
 
     @abstractmethod
     def evaluate(self, model: nn.Module, data: TaskData, split: Split) -> Evaluation:

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from graph_metanetworks.errors import Diverged, TaskError, UnsupportedNetwork
 from graph_metanetworks.methods.method import as_metanetwork, count_parameters
 from graph_metanetworks.methods.registry import BUDGETS
-from graph_metanetworks.tasks import train as training
+from graph_metanetworks.tasks import runs
 from graph_metanetworks.tasks.accuracy import (
     METHODS,
     LabelledZoo,
@@ -106,7 +106,7 @@ def test_a_run_that_was_stopped_after_training_is_only_finished(
         def dies(*_: object) -> None:
             raise Killed
 
-        patched.setattr(training, "finish", dies)
+        patched.setattr(runs, "finish", dies)
         with pytest.raises(Killed):
             train(data, tmp_path / "stopped", options)
     resumed = train(data, tmp_path / "stopped", options)
@@ -303,7 +303,7 @@ def test_a_method_that_cannot_take_the_networks_leaves_the_folder_free(
         raise UnsupportedNetwork("no place for it")
 
     with monkeypatch.context() as patched:
-        patched.setattr(training, "check_takes_all", refuses)
+        patched.setattr(runs, "check_takes_all", refuses)
         with pytest.raises(UnsupportedNetwork):
             train(data, tmp_path, replace(QUICK, method="statnn"))
     assert train(data, tmp_path, replace(QUICK, method="statnn-boosting")).is_finished

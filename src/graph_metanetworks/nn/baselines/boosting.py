@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from sklearn.ensemble import HistGradientBoostingRegressor
 from torch import Tensor, nn
 
+from graph_metanetworks.extras import optional_imports
 from graph_metanetworks.graph.batch import Batch
 from graph_metanetworks.nn.baselines.statistics import WeightStatistics
-from graph_metanetworks.nn.growing import resize_on_load
+from graph_metanetworks.nn.fitted import resize_buffers
+
+if TYPE_CHECKING:
+    from sklearn.ensemble import HistGradientBoostingRegressor
 
 TABLES = ("feature", "threshold", "left", "right", "value", "roots", "base")
 SURE = 1e-4  # predictions stay so far from 0 and 1, where logits are infinite
@@ -32,7 +36,7 @@ class Trees(nn.Module):
         self.value = nn.Buffer(torch.zeros(1, dtype=torch.float64))
         self.roots = nn.Buffer(torch.zeros(0, dtype=torch.int64))  # the first node of each tree
         self.base = nn.Buffer(torch.zeros(1, dtype=torch.float64))
-        resize_on_load(self, *TABLES)
+        resize_buffers(self, *TABLES)
 
     def take(self, regressor: HistGradientBoostingRegressor) -> None:
         """Copy the trees of a fitted regressor of scikit-learn."""
@@ -79,13 +83,6 @@ class BoostedStatNN(nn.Module):
         self.statistics = WeightStatistics("both")
         self.trees = Trees()
 
-    @property
-    def scales(self) -> tuple[str, ...]:
-        return self.statistics.columns
-
-    def make_tables(self, columns: Iterable[str]) -> None:
-        self.statistics.make_tables(columns)
-
     def fit(self, batches: Iterable[Batch]) -> None:
         """Take columns and their scales from a training zoo."""
         self.statistics.fit(batches)
@@ -99,6 +96,9 @@ class BoostedStatNN(nn.Module):
 
     def grow(self, features: Tensor, targets: Tensor, *, seed: int = 0) -> None:
         """Grow trees on features, as `statistics` gives them, and targets."""
+        with optional_imports():
+            from sklearn.ensemble import HistGradientBoostingRegressor
+
         leaf = max(2, min(20, len(features) // 20))
         regressor = HistGradientBoostingRegressor(
             **self.options,

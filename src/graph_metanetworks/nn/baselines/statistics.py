@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from graph_metanetworks.errors import UnsupportedNetwork
 from graph_metanetworks.graph.batch import Batch, Stack
+from graph_metanetworks.nn.fitted import Fitted
 
 QUANTILES = (0.0, 0.25, 0.5, 0.75, 1.0)
 WIDTH = 2 + len(QUANTILES)
@@ -41,14 +42,14 @@ def by_kind(stack: Stack) -> dict[str, Tensor]:
     for number, block in enumerate(stack.graph.blocks):
         if block.parameter is not None and block.is_owner:
             values = stack.block_values(number)[..., 0]
-            parts.setdefault(block.kind, []).append(values.flatten(1).t())
+            parts.setdefault(block.kind, []).append(values.reshape(len(values), -1).t())
     return {kind: torch.cat(part) for kind, part in parts.items()}
 
 
 By = Literal["tensor", "kind", "both"]
 
 
-class WeightStatistics(nn.Module):
+class WeightStatistics(Fitted):
     """Statistics as features `[B, columns * 8]`: seven numbers for each column, and whether there is one.
 
     Columns are tensors by name (`by="tensor"`), kinds of edges (`by="kind"`) or both, those that `fit` saw.
@@ -63,16 +64,16 @@ class WeightStatistics(nn.Module):
             raise ValueError(f"by={by!r} is none of 'tensor', 'kind' and 'both'")
         self.by, self.on_unknown = by, unknown
         self.mean = nn.Buffer(torch.zeros(0, WIDTH))
-        self.make_tables(())
+        self.make_tables()
 
     @property
     def width(self) -> int:
-        return len(self.columns) * (WIDTH + 1)
+        return len(self.fitted_names) * (WIDTH + 1)
 
-    def make_tables(self, columns: Iterable[str]) -> None:
-        self.columns = tuple(columns)
-        self.mean = nn.Buffer(self.mean.new_zeros(len(self.columns), WIDTH))
-        self.deviation = nn.Buffer(self.mean.new_ones(len(self.columns), WIDTH))
+    def make_tables(self) -> None:
+        columns = len(self.fitted_names)
+        self.mean = nn.Buffer(self.mean.new_zeros(columns, WIDTH))
+        self.deviation = nn.Buffer(self.mean.new_ones(columns, WIDTH))
 
     def fit(self, batches: Iterable[Batch]) -> None:
         """Take the columns, and the mean and deviation of each number, from a training zoo."""
@@ -81,7 +82,7 @@ class WeightStatistics(nn.Module):
             for stack in batch.stacks:
                 for column, values in self.values(stack).items():
                     found.setdefault(column, []).append(seven(values).double())
-        self.make_tables(found)
+        self.set_fitted_names(found)
         for row, rows in enumerate(map(torch.cat, found.values())):
             self.mean[row] = rows.mean(0)
             self.deviation[row] = rows.std(0, correction=0).clamp(min=1e-6)
@@ -100,8 +101,8 @@ class WeightStatistics(nn.Module):
         return list(dict.fromkeys(f"kind {block.kind}" for block in owners))
 
     def forward(self, batch: Batch) -> Tensor:  # [B, columns * 8]
-        features = self.mean.new_zeros(len(batch), len(self.columns), WIDTH + 1)
-        rows = {column: row for row, column in enumerate(self.columns)}
+        features = self.mean.new_zeros(len(batch), len(self.fitted_names), WIDTH + 1)
+        rows = {column: row for row, column in enumerate(self.fitted_names)}
         for stack in batch.stacks:
             members = list(stack.members)
             self._check(stack, batch.names[members[0]])
@@ -114,7 +115,7 @@ class WeightStatistics(nn.Module):
         return features.flatten(1)
 
     def _check(self, stack: Stack, network: str) -> None:
-        unknown = [column for column in self.columns_of(stack) if column not in self.columns]
+        unknown = [column for column in self.columns_of(stack) if column not in self.fitted_names]
         if unknown and self.on_unknown == "raise":
             raise UnsupportedNetwork(
                 f"{network} has the {unknown[0]}, which no network of the training zoo has: statistics by "

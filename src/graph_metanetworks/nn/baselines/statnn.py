@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from graph_metanetworks.graph.batch import Batch
 from graph_metanetworks.nn.baselines.statistics import By, WeightStatistics
+from graph_metanetworks.nn.fitted import NAMES, resize_by_names
 from graph_metanetworks.nn.mlp import Mlp
 
 
@@ -47,17 +48,18 @@ class StatNN(nn.Module):
         # made when the columns are known, and so is the head if they decide its width
         self.first: nn.Module = nn.Identity()
         self.head: nn.Module = nn.Identity() if hidden is None else Mlp(hidden, hidden, out)
+        resize_by_names(self, f"statistics.{NAMES}")
 
     @property
-    def scales(self) -> tuple[str, ...]:
-        return self.statistics.columns
+    def fitted_names(self) -> tuple[str, ...]:
+        return self.statistics.fitted_names
 
-    def make_tables(self, columns: Iterable[str]) -> None:
-        self.statistics.make_tables(columns)
+    def set_fitted_names(self, names: Iterable[str]) -> None:
+        self.statistics.set_fitted_names(names)
         self._make_layers()
 
     def fit(self, batches: Iterable[Batch]) -> None:
-        """Take columns and their scales from a training zoo; call it before the optimiser is made."""
+        """Take columns and their scales from a training zoo. Call it before making the optimizer."""
         self.statistics.fit(batches)
         self._make_layers()
 
@@ -65,8 +67,8 @@ class StatNN(nn.Module):
         width, hidden = self.statistics.width, self.hidden
         if hidden is None:
             hidden = affordable(self.budget or 0, width, self.out)
-            self.head = Mlp(hidden, hidden, self.out)
-        self.first = nn.Linear(width, hidden)
+            self.head = Mlp(hidden, hidden, self.out).to(self.statistics.mean)
+        self.first = nn.Linear(width, hidden).to(self.statistics.mean)
 
     def forward(self, batch: Batch) -> Tensor:  # [B, out]
         return self.head(self.first(self.statistics(batch)).relu())

@@ -9,21 +9,23 @@ from torch import Tensor, nn
 
 from graph_metanetworks.graph.batch import Batch, Stack
 from graph_metanetworks.nn.encoders import moments_of
+from graph_metanetworks.nn.fitted import Fitted
 
 OTHERS = 0  # the row of tensors that the training zoo had not
 
 
-class TensorScale(nn.Module):
+class TensorScale(Fitted):
     """`(w - mean) / deviation` for each tensor by name, as in a training zoo; others as all weights there."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.make_tables(())
+        self.mean = nn.Buffer(torch.zeros(1))
+        self.make_tables()
 
-    def make_tables(self, tensors: Iterable[str]) -> None:
-        self.tensors = tuple(tensors)
-        self.mean = nn.Buffer(torch.zeros(1 + len(self.tensors)))
-        self.deviation = nn.Buffer(torch.ones(1 + len(self.tensors)))
+    def make_tables(self) -> None:
+        rows = 1 + len(self.fitted_names)
+        self.mean = nn.Buffer(self.mean.new_zeros(rows))
+        self.deviation = nn.Buffer(self.mean.new_ones(rows))
 
     def fit(self, batches: Iterable[Batch]) -> None:
         moments: dict[str | None, Tensor] = {}
@@ -34,7 +36,7 @@ class TensorScale(nn.Module):
                     for key in (name, None):
                         moments[key] = moments.get(key, 0) + found
         total = moments.pop(None)
-        self.make_tables(str(name) for name in moments)
+        self.set_fitted_names(str(name) for name in moments)
         for row, (count, sums, squares) in enumerate((total, *moments.values()), OTHERS):
             mean = sums / count
             self.mean[row] = mean
@@ -42,7 +44,7 @@ class TensorScale(nn.Module):
 
     def forward(self, stack: Stack) -> Tensor:
         """All weights of each network in the order of its state dict. [elements, networks]"""
-        rows = {name: row for row, name in enumerate(self.tensors, OTHERS + 1)}
+        rows = {name: row for row, name in enumerate(self.fitted_names, OTHERS + 1)}
         parts = []
         for name, weights in stack.weights.items():
             row = rows.get(name, OTHERS)
@@ -56,13 +58,6 @@ class Scaled(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.scale = TensorScale()
-
-    @property
-    def scales(self) -> tuple[str, ...]:
-        return self.scale.tensors
-
-    def make_tables(self, tensors: Iterable[str]) -> None:
-        self.scale.make_tables(tensors)
 
     def fit(self, batches: Iterable[Batch]) -> None:
         """Take the scale of each tensor from a training zoo."""

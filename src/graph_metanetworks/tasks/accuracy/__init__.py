@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from graph_metanetworks.methods.registry import METHODS
-from graph_metanetworks.tasks import train as training
+from graph_metanetworks.tasks import runs
 from graph_metanetworks.tasks.accuracy.data import LabelledZoo
 from graph_metanetworks.tasks.accuracy.predictor import Prediction, Predictor
 from graph_metanetworks.tasks.accuracy.task import Accuracy, Options
@@ -30,8 +30,8 @@ __all__ = [
 
 
 def train(data: LabelledZoo, out: Path, options: Options, machine: Machine | None = None) -> Run:
-    """Train a predictor of accuracy; see `graph_metanetworks.tasks.train.train`."""
-    return training.train(Accuracy(options), data, out, machine)
+    """Train a predictor of accuracy; see `graph_metanetworks.tasks.runs.train`."""
+    return runs.train(Accuracy(options), data, out, machine)
 
 
 def tune(
@@ -42,5 +42,5 @@ def tune(
     *,
     rates: Sequence[float] = RATES,
 ) -> Run:
-    """Train with each learning rate and keep the best; see `graph_metanetworks.tasks.train.tune`."""
-    return training.tune(Accuracy(options), data, out, machine, rates=rates)
+    """Train with each learning rate and keep the best; see `graph_metanetworks.tasks.runs.tune`."""
+    return runs.tune(Accuracy(options), data, out, machine, rates=rates)

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from graph_metanetworks.graph.batch import Batch, Stack
-from graph_metanetworks.nn.growing import resize_on_load
+from graph_metanetworks.nn.fitted import resize_buffers
 
 FEWEST_OUTPUTS = 4  # fewer have too few pairs to compare
 PEERS = 1 / 6  # of the training networks: those of about the same accuracy
@@ -33,7 +33,7 @@ class Imprint(nn.Module):
         self.relations = nn.Buffer(torch.zeros(0, 0))  # cosines of outputs of the training networks
         self.accuracies = nn.Buffer(torch.zeros(0))  # of the training networks
         self.usual = nn.Buffer(torch.zeros(0, 2))  # accuracy and likeness of each validation network
-        resize_on_load(self, "relations", "accuracies", "usual")
+        resize_buffers(self, "relations", "accuracies", "usual")
 
     @torch.no_grad()
     def fit(

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from graph_metanetworks.graph.batch import Batch, Stack
 from graph_metanetworks.nn.baselines.statistics import WeightStatistics
-from graph_metanetworks.nn.growing import resize_on_load
+from graph_metanetworks.nn.fitted import resize_buffers
 from graph_metanetworks.table import listed
 from graph_metanetworks.tasks.accuracy.imprint import Imprint
 
@@ -71,14 +71,7 @@ class Novelty(nn.Module):
         self.imprint = Imprint()
         self.known = nn.Buffer(torch.zeros(0, 0))  # features of the training networks
         self.usual = nn.Buffer(torch.zeros(0))  # distances of the validation networks, ascending
-        resize_on_load(self, "known", "usual")
-
-    @property
-    def scales(self) -> tuple[str, ...]:
-        return self.statistics.columns
-
-    def make_tables(self, columns: Iterable[str]) -> None:
-        self.statistics.make_tables(columns)
+        resize_buffers(self, "known", "usual")
 
     @torch.no_grad()
     def fit(self, train: Iterable[Batch], validation: Iterable[Batch]) -> None:
@@ -111,9 +104,10 @@ class Novelty(nn.Module):
     def _other_kinds(self, stack: Stack) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Kinds of edges that these networks have and none of the zoo has, and the other way round."""
         own = self.statistics.columns_of(stack)
-        everywhere = self.known.view(len(self.known), len(self.scales), -1)[..., -1].bool().all(0).tolist()
-        usual = [kind for kind, always in zip(self.scales, everywhere, strict=True) if always]
-        return _named(k for k in own if k not in self.scales), _named(k for k in usual if k not in own)
+        known = self.statistics.fitted_names
+        everywhere = self.known.view(len(self.known), len(known), -1)[..., -1].bool().all(0).tolist()
+        usual = [kind for kind, always in zip(known, everywhere, strict=True) if always]
+        return _named(k for k in own if k not in known), _named(k for k in usual if k not in own)
 
 
 def _named(columns: Iterable[str]) -> tuple[str, ...]:

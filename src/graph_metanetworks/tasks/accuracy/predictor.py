@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
 from graph_metanetworks.errors import TaskError
 from graph_metanetworks.graph.batch import Batch
+from graph_metanetworks.nn.fitted import resize_buffers
 from graph_metanetworks.table import Table
 from graph_metanetworks.tasks.accuracy.intervals import interval
 from graph_metanetworks.tasks.accuracy.novelty import Novelty
 from graph_metanetworks.tasks.loading import load
 from graph_metanetworks.tasks.runner import Runner
-from graph_metanetworks.training.run_folder import Run
-
-if TYPE_CHECKING:
-    from graph_metanetworks.tasks.task import Task
 
 LEVEL = 0.9
 
@@ -36,6 +33,16 @@ class Prediction:
     warning: str = ""  # why not to trust it
 
 
+class Reference(nn.Module):
+    """What a run keeps of its training and validation networks."""
+
+    def __init__(self, calibration: Tensor | None = None, novelty: Novelty | None = None) -> None:
+        super().__init__()
+        self.calibration = nn.Buffer(torch.zeros(0) if calibration is None else calibration)
+        self.novelty = novelty or Novelty()
+        resize_buffers(self, "calibration")
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Predictor(Runner):
     """A run of `gmn train accuracy`, ready to be used.
@@ -47,19 +54,18 @@ class Predictor(Runner):
 
     options = ("level",)
 
-    calibration: Tensor  # residuals of validation networks, ascending
-    novelty: Novelty
-
     @classmethod
     def load(cls, folder: str | Path) -> Predictor:
         return cast(Predictor, load(folder))
 
-    @classmethod
-    def of(cls, run: Run, task: Task[Any], model: nn.Module, reference: Mapping[str, Tensor]) -> Self:
-        novelty, kept = Novelty().double(), dict(reference)
-        calibration = kept.pop("calibration")
-        novelty.load_state_dict({name.removeprefix("novelty."): value for name, value in kept.items()})
-        return cls(run, task, model, calibration, novelty)
+    @property
+    def calibration(self) -> Tensor:
+        """Residuals of validation networks, ascending."""
+        return cast(Reference, self.reference).calibration
+
+    @property
+    def novelty(self) -> Novelty:
+        return cast(Reference, self.reference).novelty
 
     @torch.no_grad()
     def predict(self, batch: Batch, *, level: float = LEVEL) -> list[Prediction]:

@@ -16,7 +16,7 @@ from graph_metanetworks.methods.method import Output
 from graph_metanetworks.tasks.accuracy import intervals
 from graph_metanetworks.tasks.accuracy.data import LABEL, LabelledZoo
 from graph_metanetworks.tasks.accuracy.novelty import Novelty
-from graph_metanetworks.tasks.accuracy.predictor import Predictor
+from graph_metanetworks.tasks.accuracy.predictor import Predictor, Reference
 from graph_metanetworks.tasks.accuracy.scores import scores
 from graph_metanetworks.tasks.data import TaskData
 from graph_metanetworks.tasks.options import TaskOptions
@@ -85,6 +85,9 @@ class Accuracy(Task[Options]):
     def predict(self, outputs: Tensor) -> Tensor:  # [B, 1] -> [B]
         return outputs.squeeze(-1).sigmoid()
 
+    def make_reference(self) -> Reference:
+        return Reference()
+
     @torch.no_grad()
     def evaluate(self, model: nn.Module, data: TaskData, split: Split) -> Evaluation:
         """Scores of every part, residuals for intervals, and what the training networks are like."""
@@ -93,7 +96,6 @@ class Accuracy(Task[Options]):
         true = {part: data.targets[own] for part, own in parts.items()}
         calibration = intervals.residuals(predicted["validation"], true["validation"])
         novelty = self.fit_novelty(data, split, predicted)
-        kept = {f"novelty.{name}": value for name, value in novelty.state_dict().items()}
         indices = data.networks.zoo.table["index"].to_numpy()
         rows: list[dict[str, Any]] = [
             {"index": index, "part": part, "true": f"{target:.6f}", "predicted": f"{value:.6f}"}
@@ -105,7 +107,7 @@ class Accuracy(Task[Options]):
         return Evaluation(
             {part: asdict(scores(predicted[part], true[part])) for part in parts},
             rows,
-            {"calibration": calibration, **kept},
+            Reference(calibration, novelty),
         )
 
     def predict_all(self, model: nn.Module, data: TaskData, positions: Any) -> Tensor:  # [n]

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import save
-from torch import Tensor, nn
+from torch import nn
 
 from graph_metanetworks._version import __version__
 from graph_metanetworks.allocator import keep_freed_memory
 from graph_metanetworks.errors import TaskError, UnsupportedNetwork
 from graph_metanetworks.methods.method import Output, as_metanetwork, count_parameters
+from graph_metanetworks.nn.weights import save_weights
 from graph_metanetworks.storage import checksum
 from graph_metanetworks.storage.atomic import write_durably
 from graph_metanetworks.storage.lock import locked
@@ -135,8 +135,8 @@ def check_takes_all(model: nn.Module, data: TaskData, split: Split) -> None:
 def finish(task: Task[Any], model: nn.Module, data: TaskData, split: Split, out: Path) -> dict[str, Any]:
     """Evaluate a trained model and write down all that is to be known of it."""
     found = task.evaluate(model, data, split)
-    write_tensors(out / MODEL, model.state_dict())
-    write_tensors(out / REFERENCE, found.reference)
+    save_weights(model, out / MODEL)
+    save_weights(found.reference, out / REFERENCE)
     write_durably(out / PREDICTIONS, _as_csv(found.rows).encode())
     return {
         "parameters": count_parameters(model),
@@ -144,10 +144,6 @@ def finish(task: Task[Any], model: nn.Module, data: TaskData, split: Split, out:
         "sizes": {part: len(own) for part, own in split.parts().items()},
         "scores": {part: dict(own) for part, own in found.scores.items()},
     }
-
-
-def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    write_durably(path, save({name: value.clone().contiguous() for name, value in tensors.items()}))
 
 
 def _as_csv(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -1,0 +1,228 @@
+"""Fitted state is part of the state dict: a fresh module of the same configuration loads it."""
+
+import pickle
+from copy import deepcopy
+
+import lightning
+import pytest
+import torch
+from torch import Tensor, nn
+
+import graph_metanetworks as gmn
+from graph_metanetworks.errors import WeightsError
+from graph_metanetworks.nn.baselines import DMC, DeepSets, StatNN
+from graph_metanetworks.nn.baselines.boosting import BoostedStatNN
+from graph_metanetworks.nn.fitted import fitted_names, set_fitted_names
+from graph_metanetworks.nn.weights import load_weights, save_weights
+from graph_metanetworks.tasks.accuracy.novelty import Novelty
+
+LEVELS = [("graph", name) for name in ("edges", "kinds", "tensors", "nodes", "attention")]
+LEVELS += [("node", "each"), ("edge", "each"), ("edge", "edit")]
+MODELS = {
+    f"gmn-{level}-{readout}": lambda level=level, readout=readout: gmn.GraphMetanetwork(
+        8, 2, level=level, readout=readout
+    )
+    for level, readout in LEVELS
+}
+MODELS |= {
+    "gmn-named": lambda: gmn.GraphMetanetwork(8, 1, level="edge", readout="edit", tensors=["0.weight"]),
+    "grit": lambda: gmn.GraphMetanetwork(8, 2, blocks=gmn.nn.Grit(heads=2), readout="tensors"),
+    "statnn": lambda: StatNN(16),
+    "statnn-budget": lambda: StatNN(None, by="both", budget=2000),
+    "dmc": lambda: DMC((4, 6), 8),
+    "deepsets": lambda: DeepSets(8, 12),
+    "statnn-boosting": lambda: BoostedStatNN(iterations=5),
+}
+
+
+def network(outputs: int = 2) -> nn.Sequential:
+    return nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, outputs))
+
+
+@pytest.fixture(scope="module")
+def batch() -> gmn.Batch:
+    torch.manual_seed(1)
+    graph = gmn.trace(network(), torch.zeros(1, 3))
+    return gmn.collate([(graph, network().state_dict()) for _ in range(6)])
+
+
+def fitted(name: str, batch: gmn.Batch) -> nn.Module:
+    """A fitted model, all of whose parameters differ from those of a fresh one."""
+    torch.manual_seed(0)
+    model = MODELS[name]()
+    model.fit([batch])
+    if isinstance(model, BoostedStatNN):
+        model.grow(model.statistics(batch), torch.rand(len(batch)))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    return model
+
+
+@torch.no_grad()
+def assert_same(model: nn.Module, other: nn.Module, batch: gmn.Batch) -> None:
+    assert fitted_names(model) == fitted_names(other) != ()
+    assert torch.equal(model(batch), other(batch))
+    state, again = model.state_dict(), other.state_dict()
+    assert list(state) == list(again)
+    assert all(torch.equal(state[name], again[name]) for name in state)
+    assert all(isinstance(value, Tensor) for value in state.values())
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_fresh_model_loads_a_fitted_one(name: str, batch: gmn.Batch) -> None:
+    model, fresh = fitted(name, batch), MODELS[name]()
+    fresh.load_state_dict(model.state_dict())
+    assert_same(model, fresh, batch)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_through_torch_save_and_safetensors(name: str, batch: gmn.Batch, tmp_path) -> None:
+    model, fresh, other = fitted(name, batch), MODELS[name](), MODELS[name]()
+    torch.save(model.state_dict(), tmp_path / "model.pt")
+    fresh.load_state_dict(torch.load(tmp_path / "model.pt", weights_only=True))
+    assert_same(model, fresh, batch)
+    save_weights(model, tmp_path / "model.safetensors")
+    load_weights(other, tmp_path / "model.safetensors")
+    assert_same(model, other, batch)
+
+
+class Regression(lightning.LightningModule):
+    """A user's own."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.save_hyperparameters()
+        self.metanetwork = MODELS[name]()
+
+
+@pytest.mark.parametrize("name", ["gmn-graph-tensors", "gmn-edge-edit", "statnn-budget", "dmc"])
+def test_lightning_loads_a_checkpoint(name: str, batch: gmn.Batch, tmp_path) -> None:
+    module = Regression(name)
+    module.metanetwork = fitted(name, batch)
+    trainer = lightning.Trainer(logger=False, enable_checkpointing=False, accelerator="cpu")
+    trainer.strategy.connect(module)
+    trainer.save_checkpoint(tmp_path / "last.ckpt")
+    again = Regression.load_from_checkpoint(tmp_path / "last.ckpt", weights_only=True)
+    assert_same(module.metanetwork, again.metanetwork, batch)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_copies(name: str, batch: gmn.Batch) -> None:
+    model = fitted(name, batch)
+    for copy in (deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert_same(model, copy, batch)
+    copy = deepcopy(MODELS[name]())
+    copy.load_state_dict(model.state_dict())
+    assert_same(model, copy, batch)
+
+
+@pytest.mark.parametrize("name", ["gmn-graph-tensors", "gmn-edge-edit", "statnn-budget"])
+def test_loading_draws_no_random_numbers(name: str, batch: gmn.Batch) -> None:
+    state, fresh = fitted(name, batch).state_dict(), MODELS[name]()
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    fresh.load_state_dict(state)
+    assert torch.equal(torch.rand(3), expected)
+
+
+@pytest.mark.parametrize("name", ["gmn-graph-tensors", "gmn-edge-edit", "statnn-budget"])
+def test_a_fitted_model_keeps_its_parameters_when_it_loads(name: str, batch: gmn.Batch) -> None:
+    """An optimizer, made before a checkpoint is restored, holds them."""
+    model = fitted(name, batch)
+    before = [id(parameter) for parameter in model.parameters()]
+    model.load_state_dict(model.state_dict())
+    assert [id(parameter) for parameter in model.parameters()] == before
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_state_dicts_without_names(name: str, batch: gmn.Batch) -> None:
+    """As earlier versions saved them."""
+    model, fresh = fitted(name, batch), MODELS[name]()
+    old = {key: value for key, value in model.state_dict().items() if not key.endswith("names")}
+    assert len(old) < len(model.state_dict())
+    set_fitted_names(fresh, fitted_names(model))
+    fresh.load_state_dict(old)
+    assert_same(model, fresh, batch)
+    with pytest.raises(RuntimeError, match="size mismatch"):
+        MODELS[name]().load_state_dict(old)
+
+
+WRONG = {
+    "hidden": ("gmn-graph-edges", lambda: gmn.GraphMetanetwork(16, 2)),
+    "layers": ("gmn-graph-edges", lambda: gmn.GraphMetanetwork(8, 3)),
+    "readout": ("gmn-graph-tensors", lambda: gmn.GraphMetanetwork(8, 2)),
+    "method": ("gmn-graph-edges", lambda: StatNN(16)),
+    "budget": ("statnn-budget", lambda: StatNN(None, by="both", budget=4000)),
+    "vocabulary": (
+        "gmn-graph-edges",
+        lambda: gmn.GraphMetanetwork(
+            8, 2, vocabulary=gmn.nn.Vocabulary(edge_kinds=("linear weight", "linear bias"))
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("option", WRONG)
+def test_another_configuration(option: str, batch: gmn.Batch, tmp_path) -> None:
+    name, other = WRONG[option]
+    save_weights(fitted(name, batch), tmp_path / "weights")
+    with pytest.raises(WeightsError, match=r"(?s)weights do not fit this.*(mismatch|Missing|Unexpected)"):
+        load_weights(other(), tmp_path / "weights")
+
+
+def test_damaged_names(batch: gmn.Batch) -> None:
+    state = fitted("gmn-graph-edges", batch).state_dict()
+    state["edge_encoder.names"] = state["edge_encoder.names"][:-1]
+    with pytest.raises(ValueError, match=r"damaged: 'edge_encoder\.names'"):
+        MODELS["gmn-graph-edges"]().load_state_dict(state)
+
+
+def test_any_name_can_be_saved() -> None:
+    names = ("", "a\nb", "Schräg.weight", '"quoted"')
+    model, fresh = StatNN(4), StatNN(4)
+    set_fitted_names(model, names)
+    fresh.load_state_dict(model.state_dict())
+    assert fitted_names(fresh) == names
+
+
+def test_novelty(batch: gmn.Batch) -> None:
+    novelty, fresh = Novelty().double(), Novelty().double()
+    double = batch.to(torch.float64)
+    novelty.fit([double], [double])
+    fresh.load_state_dict(novelty.state_dict())
+    assert fitted_names(fresh) == fitted_names(novelty) != ()
+    assert torch.equal(fresh.distances(double), novelty.distances(double))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_networks_with_one_output(name: str) -> None:
+    """Their last bias is a block of one edge, of shape ()."""
+    graph = gmn.trace(network(1), torch.zeros(1, 3))
+    one = gmn.collate([(graph, network(1).state_dict()) for _ in range(6)])
+    model, fresh = fitted(name, one), MODELS[name]()
+    fresh.load_state_dict(model.state_dict())
+    assert_same(model, fresh, one)
+
+
+def test_editing_has_a_step_size_for_each_fitted_tensor(batch: gmn.Batch) -> None:
+    torch.manual_seed(0)
+    model = MODELS["gmn-edge-edit"]()
+    model.fit([batch])
+    kinds = len(gmn.nn.Vocabulary().edge_kinds)
+    assert model.readout.fitted_names == model.edge_encoder.fitted_names
+    assert model.readout.gamma.shape == (kinds + 4,) and (model.readout.gamma == 0.01).all()
+    with torch.no_grad():
+        model.readout.gamma[kinds + model.readout.fitted_names.index("0.bias (linear bias)")] = 0.0
+        (edited, *_), (before, *_) = (
+            batch.state_dicts(edges)
+            for edges in (model(batch), torch.cat([g.edge_values(_weights(batch)) for g in batch.graphs]))
+        )
+    assert torch.equal(edited["0.bias"], before["0.bias"])
+    assert not torch.equal(edited["2.bias"], before["2.bias"])
+
+
+def _weights(batch: gmn.Batch) -> dict[str, Tensor]:
+    shapes = {parameter.name: parameter.shape for parameter in batch.graphs[0].parameters}
+    return {name: x[:, 0, 0].reshape(shapes[name]) for name, x in batch.stacks[0].weights.items()}
