@@ -23,7 +23,7 @@ IMAGES = ROOT / "docs" / "images"
 
 @pytest.mark.parametrize("page", [p for p in PAGES if CODE["blocks"](p)], ids=lambda page: page.name)
 def test_code_runs(page: Path, tmp_path: Path) -> None:
-    """Run the code of a page. The pictures it draws have the same words and numbers as those in the repository."""
+    """Pictures that a page draws have the same words and numbers as those in the repository."""
     (tmp_path / "images").mkdir()
     CODE["run"](page, tmp_path)
     drawn = {IMAGES / picture.name: picture for picture in (tmp_path / "images").iterdir()}
@@ -73,7 +73,8 @@ def test_every_picture_is_shown() -> None:
 def test_every_module_has_a_summary() -> None:
     """The list of modules in the docs is generated from the first lines of their docstrings."""
     modules = runpy.run_path(str(ROOT / "docs" / "modules.py"))
-    summaries = {path: text for layer in modules["layers"]() for path, text in modules["summaries"](layer).items()}
+    layers = map(modules["summaries"], modules["layers"]())
+    summaries = {path: text for layer in layers for path, text in layer.items()}
     assert len(summaries) > 200
     assert not [path for path, text in summaries.items() if not text]
 
