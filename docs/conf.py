@@ -1,6 +1,12 @@
-"""Sphinx: Markdown pages, docstrings, the furo theme."""
+"""Sphinx: Markdown pages, docstrings, the furo theme, and the generated list of modules."""
+
+import sys
+from pathlib import Path
 
 import graph_metanetworks
+
+sys.path.insert(0, str(Path(__file__).parent))
+from modules import listing
 
 project = "graph_metanetworks"
 author = "Graph Metanetworks contributors"
@@ -16,3 +22,13 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 html_theme = "furo"
 html_title = "graph_metanetworks"
+
+
+def add_modules(app, page, source):
+    if page == "modules":
+        source[0] += "\n" + listing()
+
+
+def setup(app):
+    app.connect("source-read", add_modules)
+    app.connect("env-get-outdated", lambda *_: ["modules"])

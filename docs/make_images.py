@@ -1,4 +1,4 @@
-"""Draw the pictures of the README and of these pages, with the code that the pages show.
+"""Draw the pictures of the README and the pages, with the code on the pages.
 
 python docs/make_images.py
 """

@@ -1,8 +1,8 @@
-"""The code and the commands of the pages, and how to run them.
+"""Extract and run the code and the commands of the pages.
 
-Blocks of one page run in order and share their names. A ```text block right after a ```python block is what
-the code must print. A block below the comment `<!-- not run: reason -->` is only shown. Lines `$ gmn ...`
-are commands.
+Blocks of one page run in order and share a namespace. A ```text block right after a ```python block is the
+output that the code must print. A block below the comment `<!-- not run: reason -->` is not run. Lines
+`$ gmn ...` are commands.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Block:
 
 
 def blocks(page: Path) -> list[Block]:
-    """The blocks of a page that are to be run."""
+    """Return the blocks of a page that are run."""
     text = page.read_text()
     return [
         Block(found["code"], text.count("\n", 0, found.start("code")), found["output"])
@@ -41,7 +41,7 @@ def blocks(page: Path) -> list[Block]:
 
 
 def commands(page: Path) -> list[str]:
-    """The arguments of every `$ gmn` that a page shows."""
+    """Return the arguments of every `$ gmn` command on a page."""
     return re.findall(r"^\$ gmn (.*)$", page.read_text(), re.MULTILINE)
 
 
@@ -52,7 +52,7 @@ def run(page: Path, folder: Path) -> None:
     with chdir(folder):
         for block in blocks(page):
             printed = StringIO()
-            # empty lines in front, so that a traceback shows the line of the page
+            # leading empty lines, so that a traceback shows the line number of the page
             code = compile("\n" * block.line + block.code, str(page), "exec", dont_inherit=True)
             with redirect_stdout(printed):
                 exec(code, names)

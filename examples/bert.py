@@ -1,4 +1,4 @@
-"""A BERT of transformers into a metanetwork, and back: a prediction from its weights, and edited weights.
+"""Run metanetworks on a BERT from transformers: predict from its weights, and edit them.
 
 python examples/bert.py [--checkpoint FOLDER]     # config.json and model.safetensors; nothing is downloaded
 """
@@ -14,8 +14,8 @@ TINY = BertConfig(
     vocab_size=64, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4
 )
 
-parser = argparse.ArgumentParser(description="A BERT into a metanetwork, and back.")
-parser.add_argument("--checkpoint", metavar="FOLDER", help="a local BERT; by default a tiny one is made")
+parser = argparse.ArgumentParser(description="Run metanetworks on a BERT.")
+parser.add_argument("--checkpoint", metavar="FOLDER", help="a local BERT; by default, create a tiny one")
 folder = parser.parse_args().checkpoint
 torch.manual_seed(0)
 if folder:

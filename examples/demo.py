@@ -1,4 +1,4 @@
-"""Predict accuracy from weights, small: build a zoo on digits, train, compare, predict, report.
+"""Predict accuracy from weights on a small zoo: build it on digits, train, compare, predict, report.
 
 python examples/demo.py                     writes demo/, with demo/experiment/report.html
 python examples/demo.py --networks 60 --steps 20 --out elsewhere
@@ -29,33 +29,33 @@ console = Console(highlight=False)
 
 
 def demo(
-    networks: Annotated[int, typer.Option(min=40, help="Networks of the zoo.")] = 240,
-    epochs: Annotated[int, typer.Option(min=1, help="Epochs that each of them trains.")] = 5,
-    steps: Annotated[int, typer.Option(min=10, help="Steps of each metanetwork, a multiple of 5.")] = 600,
-    out: Annotated[Path, typer.Option(help="Folder for everything.")] = Path("demo"),
+    networks: Annotated[int, typer.Option(min=40, help="Number of networks in the zoo.")] = 240,
+    epochs: Annotated[int, typer.Option(min=1, help="Training epochs of each network.")] = 5,
+    steps: Annotated[int, typer.Option(min=10, help="Training steps of each method, a multiple of 5.")] = 600,
+    out: Annotated[Path, typer.Option(help="Output folder.")] = Path("demo"),
 ) -> None:
-    """Build a zoo, train every method on half of it, and show what came of it."""
+    """Build a zoo, train every method on half of it, and show the results."""
     start = perf_counter()
-    torch.set_num_threads(1)  # networks are so small that threads would mostly wait for each other
-    step("1", f"a zoo: {networks} CNNs on images of handwritten digits")
+    torch.set_num_threads(1)  # the networks are so small that threads would mostly wait for each other
+    step("1", f"build a zoo: {networks} CNNs on images of handwritten digits")
     zoo = gmn.zoo.build(VaryingCnns("digits", epochs=epochs), networks, out / "zoo", reference="varying-cnns")
     data = LabelledZoo(TracedZoo(zoo))
     step("2", f"train {len(METHODS)} methods to predict test accuracy from weights alone")
-    # few rounds: with 40 networks to validate on, an early one could be the best by chance
+    # few rounds: with only 40 validation networks, an early checkpoint could be the best by chance
     options = Options(steps=steps, rounds=5, patience=0)
     grid = Grid(Accuracy(options), methods=METHODS, settings=(SETTING,), seeds=1)
     folder = out / "experiment"
     results = Results(grid, folder, run_grid(data, grid, folder, Machine(quiet=False)))
     results.write()
-    step("3", "the report")
+    step("3", "write the report")
     report = write_report(results, data, command="python examples/demo.py")
-    step("4", "what came of it")
+    step("4", "results")
     console.print(results.table().text(), markup=False)
     picture = draw_scatter(results, out / "scatter.png")
     console.print(examples(results, data, out).text(), markup=False)
     console.print(f"predicted against true accuracy: {picture.resolve()}", style="green", soft_wrap=True)
     console.print(f"the report: {report.resolve()}", style="green", soft_wrap=True)
-    console.print(f"{perf_counter() - start:.0f} s in all", style="dim")
+    console.print(f"{perf_counter() - start:.0f} s in total", style="dim")
 
 
 def step(number: str, text: str) -> None:
@@ -63,7 +63,7 @@ def step(number: str, text: str) -> None:
 
 
 def draw_scatter(results: Results, path: Path) -> Path:
-    """Predicted against true accuracy of test networks, for each method."""
+    """Plot predicted against true accuracy of the test networks, for each method."""
     figure, axes = new_figure(1, len(METHODS), width=2.4 * len(METHODS), height=2.7)
     for ax, method, colour in zip(axes[0], METHODS, COLOURS, strict=False):
         test = results.predictions(Cell(method, SETTING, 0))["test"]
@@ -77,20 +77,20 @@ def draw_scatter(results: Results, path: Path) -> Path:
 
 
 def examples(results: Results, data: LabelledZoo, out: Path) -> Table:
-    """Three networks that were not trained on: a poor one, a middling one, a good one."""
+    """Predict the accuracy of three test networks: a poor, a mediocre and a good one."""
     predictor = gmn.load(Cell("gmn", SETTING, 0).folder(results.out))
     test = results.predictions(Cell("gmn", SETTING, 0))["test"]
     order = np.argsort(test.true)
     rows = []
-    for place in (0.1, 0.5, 0.9):
-        index = int(test.indices[order[int(place * (len(order) - 1))]])
+    for quantile in (0.1, 0.5, 0.9):
+        index = int(test.indices[order[int(quantile * (len(order) - 1))]])
         file = out / f"network-{index}.safetensors"
         save_file(data.networks.zoo[index].state_dict, file)
         (found,) = predictor(data.networks.batch([index]))
-        sure = f"{found.low:.3f} to {found.high:.3f}"
-        rows.append((file.name, f"{data.labels[index]:.3f}", f"{found.accuracy:.3f}", sure))
+        interval = f"{found.low:.3f} to {found.high:.3f}"
+        rows.append((file.name, f"{data.labels[index]:.3f}", f"{found.accuracy:.3f}", interval))
     header = ("network", "true accuracy", "predicted", "90 % interval")
-    return Table("\nThree networks that were not trained on", header, rows, right=header[1:])
+    return Table("\nThree test networks", header, rows, right=header[1:])
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Two networks, trained apart, merged: the loss on the line between them, before and after alignment.
+"""Merge two independently trained networks: the loss on the line between them, before and after alignment.
 
-python examples/merge.py [--plot merge.svg]      # two small networks on the digits of scikit-learn, seconds
+python examples/merge.py [--plot merge.svg]      # two small networks on digits, a few seconds
 """
 
 import argparse
@@ -19,7 +19,7 @@ POINTS = 21
 parser = argparse.ArgumentParser(description="The loss between two networks, before and after alignment.")
 parser.add_argument("--plot", metavar="FILE", help="draw both curves to an svg, png or pdf file")
 parser.add_argument("--width", type=int, default=256, help="neurons in each hidden layer")
-parser.add_argument("--epochs", type=int, default=15, help="of training")
+parser.add_argument("--epochs", type=int, default=15, help="training epochs")
 options = parser.parse_args()
 
 pixels, numbers = load_digits(return_X_y=True)
@@ -55,7 +55,7 @@ def along_the_line(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) ->
 
 
 def barrier(losses: list[float]) -> float:
-    """How far the loss rises above the straight line between its ends."""
+    """Return how far the loss rises above the straight line between its endpoints."""
     line = torch.linspace(losses[0], losses[-1], len(losses))
     return (torch.tensor(losses) - line).max().item()
 
@@ -66,8 +66,8 @@ graph = gmn.trace(model, images[:1])
 found = gmn.align(graph, first, second)
 before, after = along_the_line(first, second), along_the_line(first, found.state_dict)
 print(f"distance {found.distance_before:.2f}, aligned {found.distance:.2f}")
-print(f"loss at the ends {before[0]:.3f} and {before[-1]:.3f}; aligned {after[-1]:.3f}")
-print(f"loss in the middle {before[POINTS // 2]:.3f}, aligned {after[POINTS // 2]:.3f}")
+print(f"loss at the endpoints {before[0]:.3f} and {before[-1]:.3f}; aligned {after[-1]:.3f}")
+print(f"loss at the midpoint {before[POINTS // 2]:.3f}, aligned {after[POINTS // 2]:.3f}")
 print(f"barrier {barrier(before):.3f}, aligned {barrier(after):.3f}")
 
 if options.plot:
@@ -75,9 +75,9 @@ if options.plot:
 
     figure = Figure(figsize=(5, 3), layout="constrained")
     axes = figure.subplots()
-    places = torch.linspace(0, 1, POINTS).tolist()
-    axes.plot(places, before, color="#b04a4a", label="as trained")
-    axes.plot(places, after, color="#2f6db0", label="aligned")
+    positions = torch.linspace(0, 1, POINTS).tolist()
+    axes.plot(positions, before, color="#b04a4a", label="as trained")
+    axes.plot(positions, after, color="#2f6db0", label="aligned")
     axes.set(xlabel="from the first network to the second", ylabel="loss on held-out digits", ylim=(0, None))
     axes.legend(frameon=False)
     axes.spines[["top", "right"]].set_visible(False)

@@ -1,4 +1,4 @@
-"""Layers of PyTorch Geometric on parameter graphs: as blocks of a metanetwork, and on plain PyG data.
+"""Use layers of PyTorch Geometric on parameter graphs: as blocks of a metanetwork, and on plain PyG data.
 
 python examples/pyg_blocks.py
 """
@@ -25,7 +25,7 @@ LAYERS = {
 
 
 def fit(net: gmn.GraphMetanetwork, batch: gmn.Batch, labels: Tensor, steps: int = 80) -> float:
-    """Train on one batch; the last loss."""
+    """Train on one batch and return the last loss."""
     optimiser = torch.optim.Adam(net.parameters(), lr=1e-2)
     loss = labels.new_zeros(())
     for _ in range(steps):
@@ -39,15 +39,15 @@ def fit(net: gmn.GraphMetanetwork, batch: gmn.Batch, labels: Tensor, steps: int 
 def main() -> None:
     torch.manual_seed(0)
     networks = [nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 1)) for _ in range(32)]
-    graph = gmn.trace(networks[0], torch.randn(1, 3))  # one graph for all: they are alike
+    graph = gmn.trace(networks[0], torch.randn(1, 3))  # one graph for all: they share an architecture
     labels = torch.stack([net(torch.ones(1, 3)).detach().squeeze() for net in networks])
 
-    print("as blocks: what does each network answer to (1, 1, 1)?")
+    print("as blocks: predict the output of each network on (1, 1, 1)")
     batch = gmn.collate([(graph, net.state_dict()) for net in networks])
     for name, layer in LAYERS.items():
         blocks = [gmn.nn.PygBlock(layer(), HIDDEN) for _ in range(2)]
         loss = fit(gmn.GraphMetanetwork(HIDDEN, blocks=blocks), batch, labels)
-        print(f"  {name:<10} squared error {loss:.4f}, without learning {labels.var():.4f}")
+        print(f"  {name:<10} squared error {loss:.4f}, of the mean {labels.var():.4f}")
 
     print("on plain data: graph.to_pyg(state_dict) has x, edge_index and edge_attr")
     data = next(iter(DataLoader([graph.to_pyg(net.state_dict()) for net in networks], batch_size=32)))

@@ -1,4 +1,4 @@
-"""A tour of architectures: trace each, prove its graph with the oracles, and write a page of pictures.
+"""A tour of architectures: trace each, check its graph with the oracles, and write a page of pictures.
 
 python examples/tour.py                              writes demo/index.html
 python examples/tour.py --only MLP --out elsewhere
@@ -43,14 +43,14 @@ TWO_LINES = {  # so that the table fits in 80 columns
 
 @torch.no_grad()
 def shake(model: nn.Module) -> None:
-    """Give every weight and statistic a value of its own: a norm of ones would hide a wrong permutation."""
+    """Perturb every weight and statistic: a norm of ones would hide a wrong permutation."""
     for value in model.state_dict().values():
         if value.is_floating_point():
             value.mul_(0.5 + torch.rand_like(value)).add_(0.1 * torch.rand_like(value))
 
 
 def visit(stop: Stop, folder: Path, done: Callable[[], None]) -> Card:
-    """Trace one network, hold it against the oracles and draw it."""
+    """Trace one network, check it with the oracles and draw it."""
     torch.manual_seed(0)
     model = stop.build().eval()
     shake(model)
@@ -69,10 +69,10 @@ def visit(stop: Stop, folder: Path, done: Callable[[], None]) -> Card:
 
 
 def tour(
-    only: Annotated[list[str] | None, typer.Option(help="Visit this network; repeat.")] = None,
+    only: Annotated[list[str] | None, typer.Option(help="Visit only this network; repeatable.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for the page and its pictures.")] = Path("demo"),
 ) -> None:
-    """Trace a tour of architectures, prove each graph, and write a page of pictures."""
+    """Trace a tour of architectures, check each graph, and write a page of pictures."""
     unknown = set(only or ()) - {stop.name for stop in STOPS}
     if unknown:
         names = ", ".join(stop.name for stop in STOPS)

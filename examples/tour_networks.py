@@ -152,17 +152,20 @@ def llama() -> nn.Module:
 STOPS = [
     Stop(
         "MLP",
-        "The hidden neurons of a layer may be permuted if the next layer's weights follow.",
+        "The hidden neurons of a layer can be permuted if the weights of the next layer follow.",
         lambda: nn.Sequential(nn.Linear(4, 7), nn.ReLU(), nn.Linear(7, 6), nn.ReLU(), nn.Linear(6, 3)),
         lambda: torch.randn(5, 4),
     ),
     Stop(
-        "SIREN", "An image as a network: coordinates to colour, with sines.", Siren, lambda: torch.randn(5, 2)
+        "SIREN",
+        "An image as a network that maps coordinates to colours, with sine activations.",
+        Siren,
+        lambda: torch.randn(5, 2),
     ),
     Stop(
         "CNN",
         "One node per channel, one edge per tap of a kernel; scale, shift, mean and variance of a batch norm "
-        "come from a node each.",
+        "start at one node each.",
         lambda: nn.Sequential(
             nn.Conv2d(2, 4, 3),
             nn.BatchNorm2d(4),
@@ -177,7 +180,7 @@ STOPS = [
     ),
     Stop(
         "Residual network",
-        "A skip connection is a dashed edge of weight 1; it ties the order of the channels at both ends.",
+        "A skip connection is a dashed edge of weight 1; it ties the channels at both endpoints together.",
         ResidualNet,
         lambda: torch.randn(2, 3, 6, 6),
     ),
@@ -189,7 +192,7 @@ STOPS = [
     ),
     Stop(
         "DeepSets",
-        "Two matrices join the same neurons: one acts on each element, the other on the mean of the set.",
+        "Two matrices connect the same neurons: one acts on each element, the other on the mean of the set.",
         lambda: nn.Sequential(SetLayer(3, 6), nn.ReLU(), SetLayer(6, 2)),
         lambda: torch.randn(2, 7, 3),
     ),
@@ -201,14 +204,14 @@ STOPS = [
     ),
     Stop(
         "Triplane",
-        "A field on three planes: each site of the grid is a node that stays, each feature is free.",
+        "A field on three planes: each grid site is a fixed node, and the features are free.",
         Triplane,
         lambda: 2 * torch.rand(9, 3) - 1,
     ),
     Stop(
         "Vision transformer",
-        "Queries and keys meet in score nodes, a node per head gathers them; heads may be permuted, and the "
-        "dimensions inside each head.",
+        "Queries and keys meet in score nodes, which feed a node per head; heads can be permuted, and so can "
+        "the dimensions inside each head.",
         VisionTransformer,
         lambda: torch.randn(2, 3, 8, 8),
     ),

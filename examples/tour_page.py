@@ -25,20 +25,20 @@ pre { font-size: 12px; line-height: 1.35; overflow-x: auto; background: #f8fafc;
 
 INTRODUCTION = """
 <p>Each network below was run once on an example input and turned into its <b>parameter graph</b>: nodes are
-neurons or channels, edges are parameters, dashed edges carry no parameter. Permuting neurons and their edges
-gives other weights for the same function; how many such permutations there are is the order of the symmetry
-group. Nothing on this page is drawn by hand.</p>
-<p>Every graph was held against five oracles. <b>Covers</b>: each parameter element lies on exactly one
-edge. <b>Round trip</b>: weights to edges and back are the same, bit for bit. <b>Automorphism</b>: sampled
-permutations of nodes map edges to edges of the same kind, position and value. <b>Function</b>: the permuted
-weights compute the same output, to 1e-9 in float64, and wrongly permuted ones do not. <b>Operations</b>:
-every single operation that the network performed follows the permutation, too.</p>
+neurons or channels, edges are parameters, dashed edges carry no parameter. Permuting neurons together with
+their edges gives other weights for the same function; the number of such permutations is the order of the
+symmetry group. Nothing on this page is drawn by hand.</p>
+<p>Every graph was checked with five oracles. <b>Covers</b>: each parameter element is on exactly one
+edge. <b>Round trip</b>: converting weights to edges and back changes nothing, bit for bit.
+<b>Automorphism</b>: sampled permutations of nodes map edges to edges of the same kind, position and value.
+<b>Function</b>: the permuted weights compute the same output, to 1e-9 in float64, and wrongly permuted ones
+do not. <b>Operations</b>: every single operation of the network is equivariant to the permutation.</p>
 """
 
 
 @dataclass(frozen=True)
 class Card:
-    """What the page says about one network."""
+    """The entry of one network on the page."""
 
     name: str
     about: str
@@ -78,14 +78,15 @@ def anchor(card: Card) -> str:
 def order(graph: gmn.ParameterGraph) -> str:
     symmetry = graph.symmetry
     if symmetry.log_order < log(1e9):
-        return f"{symmetry.order():,} permutations of neurons keep the function."
+        return f"{symmetry.order():,} permutations of neurons preserve the function."
     power = f"10<sup>{symmetry.log_order / log(10):.1f}</sup>"
     return (
-        f"About {power} permutations of neurons keep the function; {len(symmetry.variables)} axes are free."
+        f"About {power} permutations of neurons preserve the function; "
+        f"{len(symmetry.variables)} axes are free."
     )
 
 
 def inline(picture: Path) -> str:
-    """An svg file without its declaration, which may stand only at the beginning of a document."""
+    """Return an svg file without its XML declaration, which is only allowed at the start of a document."""
     text = picture.read_text()
     return text[text.index("<svg") :]

@@ -1,4 +1,4 @@
-"""The README and the pages of docs/ are true: their code runs, and they mention all that there is."""
+"""The README and the pages in docs/ are true: their code runs, and they leave nothing out."""
 
 import re
 import runpy
@@ -23,7 +23,7 @@ IMAGES = ROOT / "docs" / "images"
 
 @pytest.mark.parametrize("page", [p for p in PAGES if CODE["blocks"](p)], ids=lambda page: page.name)
 def test_code_runs(page: Path, tmp_path: Path) -> None:
-    """And draws the pictures that are shown: the names and the numbers in them are the same."""
+    """Pictures that a page draws have the same words and numbers as those in the repository."""
     (tmp_path / "images").mkdir()
     CODE["run"](page, tmp_path)
     drawn = {IMAGES / picture.name: picture for picture in (tmp_path / "images").iterdir()}
@@ -58,7 +58,7 @@ def test_commands_run(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
-    """Links to files and pictures of the repository; those to other places are not followed."""
+    """Check links to files and pictures of the repository. External links are not followed."""
     for target in re.findall(r"\]\(([^)#\s]+)", page.read_text()):
         if "://" not in target:
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
@@ -70,15 +70,19 @@ def test_every_picture_is_shown() -> None:
     assert not unused
 
 
-def test_every_source_file_is_in_the_architecture() -> None:
-    text = (ROOT / "docs" / "architecture.md").read_text()
-    package = ROOT / "src" / "graph_metanetworks"
-    missing = [
-        str(file.relative_to(package))
-        for file in package.rglob("*.py")
-        if file.name != "__init__.py" and not re.search(rf"^\s*{re.escape(file.name)}\s", text, re.MULTILINE)
-    ]
-    assert not missing, f"docs/architecture.md does not list {', '.join(missing)}"
+def test_every_module_has_a_summary() -> None:
+    """The list of modules in the docs is generated from the first lines of their docstrings."""
+    modules = runpy.run_path(str(ROOT / "docs" / "modules.py"))
+    layers = map(modules["summaries"], modules["layers"]())
+    summaries = {path: text for layer in layers for path, text in layer.items()}
+    assert len(summaries) > 200
+    assert not [path for path, text in summaries.items() if not text]
+
+
+def test_every_page_is_in_the_table_of_contents() -> None:
+    listed = re.findall(r"^([\w-]+)$", (ROOT / "docs" / "index.md").read_text(), re.MULTILINE)
+    pages = {page.stem for page in (ROOT / "docs").glob("*.md")} - {"index"}
+    assert sorted(listed) == sorted(pages)
 
 
 def test_every_kind_is_explained() -> None:
@@ -89,8 +93,8 @@ def test_every_kind_is_explained() -> None:
     assert not unexplained, f"docs/parameter-graph.md does not explain {', '.join(unexplained)}"
 
 
-def test_the_readme_counts_the_menagerie() -> None:
-    text = (ROOT / "README.md").read_text()
+def test_the_page_of_supported_networks_counts_the_menagerie() -> None:
+    text = (ROOT / "docs" / "supported.md").read_text()
     counted = {
         family: int(number) for family, number in re.findall(r"^\| `(\w+)` \| (\d+) \|", text, re.MULTILINE)
     }

@@ -23,7 +23,7 @@ def run(name: str, *arguments: str | Path) -> str:
 
 
 def test_layers_of_pyg_learn():
-    errors = re.findall(r"(\w+) +squared error ([\d.]+), without learning ([\d.]+)", run("pyg_blocks.py"))
+    errors = re.findall(r"(\w+) +squared error ([\d.]+), of the mean ([\d.]+)", run("pyg_blocks.py"))
     assert [name for name, _, _ in errors] == ["GINEConv", "GATv2Conv", "GPSConv"]
     assert all(float(error) < float(before) for _, error, before in errors)
 
@@ -32,7 +32,9 @@ def test_alignment_lowers_the_barrier(tmp_path):
     printed = run("merge.py", "--width", "96", "--epochs", "6", "--plot", tmp_path / "merge.svg")
     before, after = map(float, re.findall(r"barrier ([\d.]+), aligned ([\d.]+)", printed)[0])
     assert after < before / 3
-    one, two, aligned = map(float, re.findall(r"ends ([\d.]+) and ([\d.]+); aligned ([\d.]+)", printed)[0])
+    one, two, aligned = map(
+        float, re.findall(r"endpoints ([\d.]+) and ([\d.]+); aligned ([\d.]+)", printed)[0]
+    )
     assert aligned == two and max(one, two) < 0.5
     assert "aligned" in (tmp_path / "merge.svg").read_text()
 

@@ -73,7 +73,7 @@ def _trust(trust: Trust) -> str:
         (rival, f"{own.r2:.3f}", f"{own.tau:.3f}", f"{inside:.3f}")
         for rival, (own, inside) in trust.rivals.items()
     ]
-    probes = [
+    shifts = [
         (
             p.name,
             p.about,
@@ -82,7 +82,7 @@ def _trust(trust: Trust) -> str:
             DASH if p.true is None else f"{p.true:.3f}",
             f"{p.warned:.0%}",
         )
-        for p in trust.probes
+        for p in trust.shifts
     ]
     gaps = [(method, f"{gap:.1e}" if gap else "none") for method, gap in trust.permuted.items()]
     return (
@@ -97,9 +97,9 @@ def _trust(trust: Trust) -> str:
         + paragraph(trust.calibration_answer, "answer")
         + figures.calibration(trust.levels, trust.coverage)
         + "<h3>What does it say of other networks?</h3>"
-        + paragraph(trust.probe_answer, "answer")
+        + paragraph(trust.shift_answer, "answer")
         + html_table(
-            Table("", ("networks", "", "number", "predicted", "true", "called out of distribution"), probes)
+            Table("", ("networks", "", "number", "predicted", "true", "called out of distribution"), shifts)
         )
         + "<h3>Does the order of neurons matter?</h3>"
         + paragraph(trust.permutation_answer, "answer")
