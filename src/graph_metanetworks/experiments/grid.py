@@ -89,7 +89,8 @@ def run_grid(
     rates: dict[tuple[str, str], float | None] = {}
     cells = list(grid.cells())
     for number, cell in enumerate(cells, 1):
-        console.print(f"{number}/{len(cells)}  {cell.setting}  {cell.method}  seed {cell.seed}", style="dim")
+        name = find_method(cell.method).name
+        console.print(f"{number}/{len(cells)}  {cell.setting}  {name}  seed {cell.seed}", style="dim")
         try:
             found[cell] = _run(data, grid, cell, rates, out, machine)
         except UnsupportedNetwork as error:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import torch
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from graph_metanetworks.graph.batch import Batch
 from graph_metanetworks.methods.method import Output
 from graph_metanetworks.tasks.data import TaskData
+from graph_metanetworks.tasks.evaluation import Evaluation
 from graph_metanetworks.tasks.options import TaskOptions
 from graph_metanetworks.tasks.runner import Runner
 from graph_metanetworks.tasks.splits import Setting
@@ -20,22 +21,7 @@ from graph_metanetworks.tasks.traced_zoo import TracedZoo
 from graph_metanetworks.training.job import Split
 from graph_metanetworks.training.objective import Score
 
-__all__ = ["Evaluation", "Score", "Task"]
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """What is measured of a trained model.
-
-    Args:
-        scores: by part ("train", "validation", "test") and name.
-        rows: lines of predictions.csv, each with the same columns.
-        reference: what the runner needs besides the model, as `Task.make_reference` makes it.
-    """
-
-    scores: Mapping[str, Mapping[str, float]]
-    rows: Sequence[Mapping[str, Any]] = ()
-    reference: nn.Module = field(default_factory=nn.Module)
+__all__ = ["Score", "Task"]
 
 
 OptionsT = TypeVar("OptionsT", bound=TaskOptions)
@@ -52,7 +38,7 @@ class Task(ABC, Generic[OptionsT]):
     title: ClassVar[str]  # heading of reports
     options_class: ClassVar[type[TaskOptions]] = TaskOptions
     runner_class: ClassVar[type[Runner]] = Runner
-    scores: ClassVar[tuple[Score, ...]]  # type: ignore[misc]
+    scores: ClassVar[tuple[Score, ...]]  # the first chooses checkpoints
     methods: ClassVar[tuple[str, ...]] = ("gmn", "dmc", "deepsets", "statnn", "statnn-boosting")
     settings: ClassVar[tuple[str, ...]] = ("50", "5", "ood")
 

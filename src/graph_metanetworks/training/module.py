@@ -10,7 +10,7 @@ import torch
 from lightning.pytorch import LightningModule
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR
-from torchmetrics import MetricCollection
+from torchmetrics import Metric, MetricCollection
 
 from graph_metanetworks.graph.batch import Batch
 from graph_metanetworks.training.objective import Objective
@@ -34,7 +34,9 @@ class TrainingModule(LightningModule):
         super().__init__()
         self.model, self.objective = model, objective
         self.learning_rate, self.steps, self.seed = learning_rate, steps, seed
-        followed = {score.name: score.metric() for score in objective.scores if score.metric is not None}
+        followed: dict[str, Metric | MetricCollection] = {
+            score.name: score.metric() for score in objective.scores if score.metric is not None
+        }
         self.scores = MetricCollection(followed, prefix="val_") if followed else None
 
     def forward(self, networks: Batch) -> Any:

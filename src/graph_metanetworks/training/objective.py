@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -46,8 +46,8 @@ class Score:
 class Objective(Protocol):
     """What a model is trained for. The first of `scores` chooses the checkpoint."""
 
-    @property
-    def scores(self) -> tuple[Score, ...]: ...
+    scores: ClassVar[tuple[Score, ...]]
+
     def transform(self, batch: Batch, generator: torch.Generator, *, training: bool) -> Any: ...
     def forward(self, model: nn.Module, inputs: Any) -> Any: ...
     def loss(self, outputs: Any, targets: Any) -> Tensor: ...

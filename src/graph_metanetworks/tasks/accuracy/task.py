@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor, nn
@@ -19,9 +18,9 @@ from graph_metanetworks.tasks.accuracy.novelty import Novelty
 from graph_metanetworks.tasks.accuracy.predictor import Predictor, Reference
 from graph_metanetworks.tasks.accuracy.scores import scores
 from graph_metanetworks.tasks.data import TaskData
+from graph_metanetworks.tasks.evaluation import Evaluation, number_rows, predict_parts, target_parts
 from graph_metanetworks.tasks.options import TaskOptions
-from graph_metanetworks.tasks.runner import predictions
-from graph_metanetworks.tasks.task import Evaluation, Score, Task
+from graph_metanetworks.tasks.task import Score, Task
 from graph_metanetworks.tasks.traced_zoo import TracedZoo
 from graph_metanetworks.training.job import Networks, Split
 from graph_metanetworks.training.options import option
@@ -90,38 +89,19 @@ class Accuracy(Task[Options]):
 
     @torch.no_grad()
     def evaluate(self, model: nn.Module, data: TaskData, split: Split) -> Evaluation:
-        """Scores of every part, residuals for intervals, and what the training networks are like."""
-        exact, parts = deepcopy(model).double().eval(), split.parts()
-        predicted = {part: self.predict_all(exact, data, own) for part, own in parts.items()}
-        true = {part: data.targets[own] for part, own in parts.items()}
+        """Measure scores, residuals for intervals, and what the training networks are like."""
+        predicted, true = predict_parts(self, model, data, split), target_parts(data, split)
         calibration = intervals.residuals(predicted["validation"], true["validation"])
-        novelty = self.fit_novelty(data, split, predicted)
-        indices = data.networks.zoo.table["index"].to_numpy()
-        rows: list[dict[str, Any]] = [
-            {"index": index, "part": part, "true": f"{target:.6f}", "predicted": f"{value:.6f}"}
-            for part, own in parts.items()
-            for index, target, value in zip(
-                indices[own], true[part].tolist(), predicted[part].tolist(), strict=True
-            )
-        ]
         return Evaluation(
-            {part: asdict(scores(predicted[part], true[part])) for part in parts},
-            rows,
-            Reference(calibration, novelty),
+            {part: asdict(scores(predicted[part], true[part])) for part in predicted},
+            number_rows(data, split, predicted),
+            Reference(calibration, self._fit_novelty(data, split, predicted)),
         )
 
-    def predict_all(self, model: nn.Module, data: TaskData, positions: Any) -> Tensor:  # [n]
-        """Predict the accuracies of networks of a zoo; `model` is in float64."""
-        found = [predictions(self, model, batch) for batch in self._networks(data, positions)]
-        return torch.cat(found or [torch.zeros(0)])
-
-    def fit_novelty(self, data: TaskData, split: Split, predicted: dict[str, Tensor]) -> Novelty:
+    def _fit_novelty(self, data: TaskData, split: Split, predicted: dict[str, Tensor]) -> Novelty:
         """Learn what the training networks are like, to tell other networks from them."""
-        novelty = Novelty().double()
-        train, validation = (self._networks(data, part) for part in (split.train, split.validation))
+        novelty, size = Novelty().double(), self.options.batch_size
+        train, validation = (Networks(data, part, size) for part in (split.train, split.validation))
         novelty.fit(train, validation)
         novelty.imprint.fit(train, predicted["train"], validation, predicted["validation"])
         return novelty
-
-    def _networks(self, data: TaskData, positions: Any) -> Networks:
-        return Networks(data, positions, self.options.batch_size)
