@@ -223,7 +223,7 @@ def test_the_experiment(folder: Path, tmp_path: Path) -> None:
     page.feed(text)
     assert all(source.startswith(("#", "data:image/svg+xml")) for source in page.sources)
     assert not {"script", "link"} & set(page.tags) and page.tags.count("img") >= 6
-    for question in ("one family and size", "without the weights", "what they promise", "order of neurons"):
+    for question in ("one family and size", "without the weights", "keep their promise", "order of neurons"):
         assert question in text
     assert "untrained networks" in text
     before = {p: p.stat().st_mtime_ns for p in (tmp_path / "e").rglob("run.json")}

@@ -14,7 +14,7 @@ BINS = np.linspace(0, 1, 31).tolist()
 
 
 def histograms(labels: np.ndarray, families: np.ndarray) -> str:
-    """How accuracies are spread in the zoo, by family."""
+    """Draw the accuracies of the zoo, by family."""
     names = sorted(set(families.tolist()))
     figure, axes = new_figure(1, len(names), width=max(4.0, 2.1 * len(names)), height=2.1)
     for colour, name, ax in zip(cycle(len(names)), names, axes[0], strict=True):
@@ -25,7 +25,7 @@ def histograms(labels: np.ndarray, families: np.ndarray) -> str:
 
 
 def scatter(panels: Mapping[str, Mapping[str, Predicted]], families: Mapping[int, str], name: str) -> str:
-    """Predicted against true accuracy: a row for each part, a column for each method, a colour per family."""
+    """Draw predicted against true accuracy: a row per part, a column per method, a colour per family."""
     methods = list(panels)
     parts = list(panels[methods[0]])
     known = sorted(set(families.values()))
@@ -55,7 +55,7 @@ def scatter(panels: Mapping[str, Mapping[str, Predicted]], families: Mapping[int
 
 
 def errors_by_group(errors: Mapping[str, np.ndarray], groups: Mapping[str, np.ndarray]) -> str:
-    """Absolute errors of each method, as boxes, by family and hidden size."""
+    """Draw absolute errors of each method as boxes, by family and hidden size."""
     methods = list(errors)
     names = sorted({name for own in groups.values() for name in own.tolist()})
     figure, axes = new_figure(1, 1, width=max(5.0, 1.0 * len(names) + 1.5), height=2.8)
@@ -83,13 +83,13 @@ def errors_by_group(errors: Mapping[str, np.ndarray], groups: Mapping[str, np.nd
 
 
 def calibration(levels: Sequence[float], coverage: Mapping[str, Sequence[float]]) -> str:
-    """Share of test networks in their interval, against the share that was promised."""
+    """Draw the coverage of intervals against their level."""
     figure, axes = new_figure(1, 1, width=3.6, height=3.0)
     ax = axes[0][0]
     ax.plot([0, 1], [0, 1], color=FAINT, linewidth=1)
     for colour, (method, found) in zip(cycle(len(coverage)), coverage.items(), strict=True):
         ax.plot(levels, found, "o-", color=colour, markersize=3, linewidth=1, label=method)
     ax.set(xlim=(0.4, 1.0), ylim=(0.4, 1.02))
-    label(ax, "", "promised", "held")
+    label(ax, "", "level", "coverage")
     ax.legend(fontsize=7, frameon=False)
     return as_image(figure, "calibration of intervals")

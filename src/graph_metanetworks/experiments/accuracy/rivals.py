@@ -1,4 +1,4 @@
-"""What is known without the weights: hyper-parameters and the training loss, as rivals of the predictor."""
+"""Rivals of the predictor that see no weights: hyper-parameters, training loss and accuracy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LOSS, ACCURACY = "train_loss", "train_accuracy"
 
 
 def config_columns(table: pa.Table) -> list[str]:
-    """The hyper-parameters of the networks: columns of their configs that are single values."""
+    """Return the columns of hyper-parameters that are single values."""
     return [
         field.name
         for field in table.schema
@@ -24,7 +24,7 @@ def config_columns(table: pa.Table) -> list[str]:
 
 
 def as_features(table: pa.Table, columns: list[str]) -> np.ndarray:  # [N, columns]
-    """Columns as numbers; names become their places in the alphabet."""
+    """Return columns as numbers; strings become their rank in alphabetical order."""
     parts = []
     for name in columns:
         values = table[name].to_pylist()
@@ -36,7 +36,7 @@ def as_features(table: pa.Table, columns: list[str]) -> np.ndarray:  # [N, colum
 
 
 def rival_predictions(table: pa.Table, labels: np.ndarray, split: Split) -> dict[str, np.ndarray]:
-    """Predictions for the test networks by gradient boosting on what is known of training networks."""
+    """Predict test networks by gradient boosting on each choice of columns."""
     known = config_columns(table)
     loss, accuracy = ([name] if name in table.column_names else [] for name in (LOSS, ACCURACY))
     choices = {
@@ -65,7 +65,7 @@ def rival_predictions(table: pa.Table, labels: np.ndarray, split: Split) -> dict
 def within_groups(
     predicted: np.ndarray, true: np.ndarray, groups: np.ndarray, least: int = 8
 ) -> dict[str, Scores]:
-    """Scores within each group of at least so many networks."""
+    """Score each group of at least `least` networks."""
     found = {}
     for group in sorted(set(groups.tolist())):
         own = groups == group

@@ -93,7 +93,7 @@ def _trust(trust: Trust) -> str:
         + "<h3>Does it beat what is known without the weights?</h3>"
         + paragraph(trust.rival_answer, "answer")
         + html_table(Table("", ("predicted from", "R²", "tau", "tau within family and size"), rivals))
-        + "<h3>Do intervals hold what they promise?</h3>"
+        + "<h3>Do intervals keep their promise?</h3>"
         + paragraph(trust.calibration_answer, "answer")
         + figures.calibration(trust.levels, trust.coverage)
         + "<h3>What does it say of other networks?</h3>"

@@ -35,13 +35,13 @@ class Shift:
 
 
 def examine_shifts(predictor: Predictor, data: LabelledZoo, test: np.ndarray) -> list[Shift]:
-    """Test networks, untrained ones, and ones trained on stripes instead of the zoo's images."""
+    """Examine test networks, untrained ones, and ones trained on stripes instead of the zoo's images."""
     chosen = _spread(test, EXAMINED)
     usual = predictor(data.networks.batch(chosen))
     found = [_shift("test networks", "of the zoo, not trained on", usual, float(data.labels[chosen].mean()))]
     recipe = data.networks.zoo.recipe
     own = with_images(recipe) if isinstance(recipe, ClassifierRecipe) else None
-    about = "the same architectures as they are initialised"
+    about = "the same architectures, freshly initialised"
     found.append(
         _shift_of_weights("untrained networks", about, predictor, data, _untrained(data, chosen), own)
     )
@@ -53,7 +53,7 @@ def examine_shifts(predictor: Predictor, data: LabelledZoo, test: np.ndarray) ->
 
 
 def with_images(recipe: ClassifierRecipe) -> ClassifierRecipe | None:
-    """The recipe of a zoo with its images, if they are on this machine and unchanged."""
+    """Return the recipe of a zoo with its images, if they are on this machine and unchanged."""
     try:
         found = type(recipe)(recipe.images.name, **_options(recipe))
     except DataError:
@@ -63,7 +63,7 @@ def with_images(recipe: ClassifierRecipe) -> ClassifierRecipe | None:
 
 @torch.no_grad()
 def true_accuracy(recipe: ClassifierRecipe, config: Any, weights: Weights, label: str) -> float | None:
-    """What a zoo's label would be for these weights; None if it is not an accuracy that can be measured."""
+    """Measure what a zoo's label would be for these weights; None if it is no accuracy."""
     network = recipe.build(config).eval()
     network.load_state_dict(weights)
     (found,) = measure(lambda images: network(images)[None], recipe.batches(config))
@@ -72,7 +72,7 @@ def true_accuracy(recipe: ClassifierRecipe, config: Any, weights: Weights, label
 
 @torch.no_grad()
 def permutation_gap(predictor: Predictor, data: LabelledZoo, test: np.ndarray) -> float:
-    """The largest change of a prediction when neurons of a network are permuted."""
+    """Return the largest change of a prediction when neurons are permuted."""
     gaps = []
     for position in _spread(test, EXAMINED):
         graph, weights = data.networks.graph(position), data.networks.zoo[int(position)].state_dict
@@ -83,7 +83,7 @@ def permutation_gap(predictor: Predictor, data: LabelledZoo, test: np.ndarray) -
 
 
 def stripes(like: ClassifierRecipe, *, seed: int = 0) -> ImageData:
-    """Images of stripes, a direction for each class, of the shape that a recipe's networks take."""
+    """Make images of stripes, one direction per class, of the shape that a recipe's networks take."""
     generator = torch.Generator().manual_seed(seed)
     task = like.task
     labels = torch.randint(task.classes, (IMAGES,), generator=generator)
@@ -113,7 +113,7 @@ def _untrained(data: LabelledZoo, positions: np.ndarray) -> dict[int, Weights]:
 def _trained_elsewhere(
     data: LabelledZoo, recipe: ClassifierRecipe, positions: np.ndarray
 ) -> dict[int, Weights]:
-    """As far as training did not diverge."""
+    """Train the same configurations on stripes; leave out those that diverge."""
     options = _options(recipe)
     options["flips"] = False  # a mirrored stripe belongs to another class
     other = type(recipe)(stripes(recipe), **options)
@@ -136,7 +136,7 @@ def _shift_of_weights(
     weights: dict[int, Weights],
     recipe: ClassifierRecipe | None,
 ) -> Shift:
-    """Other weights for the architectures of networks at these positions of the zoo."""
+    """Examine other weights for the architectures at these positions of the zoo."""
     found, true = [], []
     for position, own in weights.items():
         found += predictor(collate([(data.networks.graph(position), own)]))
@@ -154,5 +154,5 @@ def _shift(name: str, about: str, found: list[Prediction], true: float | None) -
 
 
 def _spread(positions: np.ndarray, count: int) -> np.ndarray:
-    """Some positions, evenly spread over all."""
+    """Choose positions evenly spread over all."""
     return positions[np.unique(np.linspace(0, len(positions) - 1, min(count, len(positions))).astype(int))]

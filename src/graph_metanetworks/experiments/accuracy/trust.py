@@ -1,4 +1,4 @@
-"""What a user would ask before trusting a predictor, answered on test networks."""
+"""Questions to ask before trusting a predictor, answered on test networks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LEVEL = 0.9
 
 @dataclass(frozen=True)
 class Trust:
-    """The findings for one method, in one setting, first seed; some of them for all methods."""
+    """Findings for one method in one setting, first seed; some of them for all methods."""
 
     title: str
     setting: Setting
@@ -47,12 +47,12 @@ class Trust:
     def rival_answer(self) -> str:
         ours, *others = self.rivals.items()
         if not others:
-            return "The zoo does not tell hyper-parameters or training losses."
+            return "The zoo records no hyper-parameters or training losses."
         r2 = ours[1][0].r2
         beaten = [f"{name} ({own.r2:.3f})" for name, (own, _) in others if own.r2 < r2]
         ahead = [f"{name} ({own.r2:.3f})" for name, (own, _) in others if own.r2 >= r2]
         answer = f"With R² {r2:.3f} it beats {', '.join(beaten) or 'none of them'}"
-        return f"{answer}, but not {', '.join(ahead)}." if ahead else f"{answer}."
+        return f"{answer}. Still ahead of it: {', '.join(ahead)}." if ahead else f"{answer}."
 
     @property
     def calibration_answer(self) -> str:
@@ -60,8 +60,8 @@ class Trust:
         chance = 2 * coverage_error(LEVEL, self.networks, self.known)
         verdict = "within" if abs(held - LEVEL) <= chance else "not within"
         return (
-            f"Intervals of {LEVEL:.0%} held {held:.1%} of {self.networks:,} test networks, {verdict} what "
-            f"chance allows (± {chance:.1%}; they come from {self.known:,} validation networks)."
+            f"Intervals of {LEVEL:.0%} hold the true accuracy of {held:.1%} of {self.networks:,} test networks, "
+            f"{verdict} what chance allows (± {chance:.1%}, from {self.known:,} validation networks)."
         )
 
     @property
@@ -91,7 +91,7 @@ def _true(shift: Shift) -> str:
 
 
 def examine(results: Results, data: LabelledZoo) -> Trust | None:
-    """Ask about the first method that has a run in the first setting; None if there is no such method."""
+    """Examine the first method that has a run in the first setting; None if there is none."""
     setting = results.grid.settings[0]
     cells = results.first_runs(setting)
     if not cells:
@@ -124,7 +124,7 @@ def examine(results: Results, data: LabelledZoo) -> Trust | None:
 
 
 def mean_tau(groups: dict[str, Scores]) -> float:
-    """The mean over groups, weighted by their networks; groups of equal accuracies have none."""
+    """Average tau over groups, weighted by their networks; groups of equal accuracies have no tau."""
     known = [own for own in groups.values() if own.tau == own.tau]
     if not known:
         return float("nan")

@@ -1,4 +1,4 @@
-"""Figures of reports: drawn by matplotlib, put into the page itself."""
+"""Figures of reports: drawn by matplotlib, embedded in the page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COLOURS = ("#1d6fb8", "#e4722b", "#3f9e57", "#c2557a", "#7c5fb0", "#b08968", "#3
 
 
 def new_figure(rows: int, columns: int, *, width: float, height: float) -> tuple[Figure, list[list[Axes]]]:
-    """A figure in inches with a grid of axes."""
+    """Make a figure in inches with a grid of axes."""
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots(rows, columns, squeeze=False)
@@ -34,7 +34,7 @@ def label(ax: Axes, title: str = "", x: str = "", y: str = "") -> None:
 
 
 def as_image(figure: Figure, alt: str) -> str:
-    """An `<img>` that holds the picture itself. Its names cannot clash with those of other pictures."""
+    """Return an `<img>` that holds the picture itself, with ids that cannot clash with other pictures."""
     buffer = BytesIO()
     with matplotlib.rc_context({"svg.fonttype": "none", "font.family": "sans-serif", "svg.hashsalt": alt}):
         figure.savefig(buffer, format="svg", metadata={"Date": None})

@@ -55,7 +55,7 @@ def paragraph(text: str, kind: str = "") -> str:
 
 
 def html_table(table: Table, *, bold: Sequence[tuple[int, int]] = ()) -> str:
-    """A table; the cells at (row, column) in `bold` stand out."""
+    """Render a table; the cells at (row, column) in `bold` stand out."""
     chosen = set(bold)
     head = "".join(f"<th>{escape(cell)}</th>" for cell in table.header)
     rows = []

@@ -1,8 +1,8 @@
-"""The imprint that training data leaves in a network: which of its outputs are alike.
+"""The imprint that training data leaves in a network: which of its outputs have similar weights.
 
 Cosines between the weights of outputs do not change when neurons are permuted, and hardly depend on the
-architecture. Networks of one data set find the same classes alike, the better they are the more so; networks
-of other data find others alike. Statistics of weights do not show this.
+architecture. Networks trained on the same data find the same classes similar, and better networks more so;
+networks trained on other data find other classes similar. Statistics of weights do not show this.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from graph_metanetworks.graph.batch import Batch, Stack
 from graph_metanetworks.nn.fitted import resize_buffers
 
 FEWEST_OUTPUTS = 4  # fewer have too few pairs to compare
-PEERS = 1 / 6  # of the training networks: those of about the same accuracy
-JUDGES = 0.3  # of the validation networks
-FEWEST = 20  # peers or judges, if there are so many
+PEERS = 1 / 6  # share of the training networks that are peers: those of similar accuracy
+JUDGES = 0.3  # share of the validation networks that a network is compared with
+FEWEST = 20  # peers or judges, if there are enough networks
 
 
 class Imprint(nn.Module):
-    """Compares the outputs of a network with those of training networks of about the same accuracy.
+    """Compare the outputs of a network with those of training networks of similar accuracy.
 
-    Accuracies are those that a predictor says, as others are not known of a new network.
+    Accuracies are predicted ones, because those of a new network are unknown.
     """
 
     def __init__(self) -> None:
@@ -39,22 +39,22 @@ class Imprint(nn.Module):
     def fit(
         self, train: Iterable[Batch], accuracies: Tensor, validation: Iterable[Batch], usual: Tensor
     ) -> None:
-        """`accuracies` and `usual` are those that are predicted for training and validation networks."""
+        """Learn from training and validation networks; `accuracies` and `usual` are their predictions."""
         known, others = ([own for batch in part for own in relations(batch)] for part in (train, validation))
         widths = {len(own) for own in known + others}
         if len(widths) != 1 or 0 in widths:
-            return  # their outputs cannot be compared
+            return  # outputs cannot be compared
         self.relations, self.accuracies = nn.Buffer(torch.stack(known)), nn.Buffer(accuracies)
         self.usual = nn.Buffer(torch.stack([usual, self._likeness(torch.stack(others), usual)], 1))
 
     def judge(self, batch: Batch, accuracies: Tensor) -> list[float]:
-        """The share of validation networks of about the same accuracy that are more like their peers."""
+        """Return, for each network, the share of validation networks that are more like their peers."""
         if not len(self.usual):
             return [0.0] * len(batch)
         known, likeness = self.usual.unbind(1)
         shares = []
         for own, accuracy in zip(relations(batch), accuracies.split(1), strict=True):
-            if len(own) != self.relations.shape[1]:  # it has more outputs, or fewer
+            if len(own) != self.relations.shape[1]:  # another number of outputs
                 shares.append(1.0)
                 continue
             judges = likeness[_nearest(accuracy, known, JUDGES)]
@@ -62,9 +62,9 @@ class Imprint(nn.Module):
         return shares
 
     def _likeness(self, own: Tensor, accuracies: Tensor) -> Tensor:
-        """Correlation of each network's relations with the mean of its peers. [n]
+        """Correlate each network's relations with the mean of its peers. [n]
 
-        Rounded, so that a network is as like its peers as a permuted one, and as itself in another batch.
+        Rounded, so that the result is the same for a permuted network and in another batch.
         """
         peers = self.relations[_nearest(accuracies, self.accuracies, PEERS)].mean(1).to(own)
         return F.cosine_similarity(
@@ -73,7 +73,7 @@ class Imprint(nn.Module):
 
 
 def relations(batch: Batch) -> list[Tensor]:
-    """Cosines between all pairs of outputs of each network, `[pairs]`; none where nothing can be paired."""
+    """Return the cosines between all pairs of outputs of each network, `[pairs]`; empty if there are none."""
     found: dict[int, Tensor] = {}
     for stack in batch.stacks:
         found |= dict(zip(stack.members, _relations(stack), strict=True))

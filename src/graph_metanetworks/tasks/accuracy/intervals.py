@@ -1,4 +1,4 @@
-"""Intervals around predictions, by split conformal prediction."""
+"""Prediction intervals by split conformal prediction."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ FLOOR = 0.01  # so that intervals near 0 and 1 are not empty
 
 
 def scale(predicted: Tensor) -> Tensor:
-    """How large errors may be: accuracies near 0 and 1 are known better than those between."""
+    """Scale of errors: accuracies near 0 and 1 are predicted better than those between."""
     return (predicted * (1 - predicted) + FLOOR).sqrt()
 
 
 def errors(predicted: Tensor, true: Tensor) -> Tensor:
-    """Errors in units of `scale`. [n]"""
+    """Return errors in units of `scale`. [n]"""
     return (predicted - true).abs() / scale(predicted)
 
 
 def residuals(predicted: Tensor, true: Tensor) -> Tensor:
-    """Errors of networks that were not trained on, ascending. [n]"""
+    """Return sorted errors of validation networks, which calibrate intervals. [n]"""
     return errors(predicted, true).sort().values
 
 
 def interval(predicted: Tensor, calibration: Tensor, level: float) -> tuple[Tensor, Tensor]:
-    """Lower and upper ends that hold the truth with probability `level`, if networks are like those known.
+    """Return the ends of intervals that hold the truth with probability `level` for similar networks.
 
-    With too few residuals for the level, it is all that is possible.
+    With too few residuals for the level, the interval is [0, 1].
 
     >>> low, high = interval(torch.tensor([0.5]), torch.linspace(0, 0.1, 99), level=0.9)
     >>> [round(float(end), 3) for end in (low, high)]
@@ -41,7 +41,7 @@ def interval(predicted: Tensor, calibration: Tensor, level: float) -> tuple[Tens
 
 
 def quantile(calibration: Tensor, level: float) -> float:
-    """The quantile that conformal prediction takes of n residuals: one more than the share asks for."""
+    """Return the conformal quantile of n residuals: the ceil((n + 1) level)-th."""
     if not 0 < level < 1:
         raise ValueError(f"level={level} must lie between 0 and 1, such as 0.9")
     place = ceil((len(calibration) + 1) * level) - 1
@@ -49,14 +49,14 @@ def quantile(calibration: Tensor, level: float) -> float:
 
 
 def coverage_error(level: float, networks: int, known: int) -> float:
-    """The standard deviation of the coverage of `networks` by intervals that come from `known` residuals.
+    """Return the standard deviation of the coverage of `networks` by intervals from `known` residuals.
 
-    >>> round(coverage_error(0.9, 10_000, 100), 3)  # few residuals decide as much as few networks would
+    >>> round(coverage_error(0.9, 10_000, 100), 3)  # few residuals matter as much as few networks
     0.03
     """
     return sqrt(level * (1 - level) * (1 / max(1, networks) + 1 / max(1, known)))
 
 
 def covered(predicted: Tensor, true: Tensor, calibration: Tensor, level: float) -> float:
-    """The share of networks whose accuracy lies in their interval, ends included."""
+    """Return the share of networks whose accuracy lies in their interval, ends included."""
     return float((errors(predicted, true) <= quantile(calibration, level)).to(torch.float64).mean())

@@ -1,4 +1,4 @@
-"""How unlike the training zoo a network is: by statistics of its weights, and by what its outputs share."""
+"""Novelty: how far a network is from the training networks, by statistics of weights and by its outputs."""
 
 from __future__ import annotations
 
@@ -21,16 +21,19 @@ FAR = 0.99  # a network farther away than this share of the validation networks 
 
 @dataclass(frozen=True)
 class NoveltyScore:
-    """`share`: of the validation networks, how many are nearer to the training zoo.
+    """How novel a network is.
 
-    `unlike`: of those of about the same accuracy, how many have outputs that are more like the ones there.
+    Args:
+        distance: to the nearest training networks.
+        share: of the validation networks that are nearer to the training networks.
+        unlike: share of the validation networks of similar accuracy whose outputs are more typical.
     """
 
     distance: float
     share: float
     unlike: float = 0.0
-    unknown: tuple[str, ...] = ()  # kinds of edges that no network of the training zoo has
-    missing: tuple[str, ...] = ()  # those that all have, but not this one
+    unknown: tuple[str, ...] = ()  # kinds of edges that no training network has
+    missing: tuple[str, ...] = ()  # kinds of edges that all training networks have, but not this one
 
     @property
     def is_far(self) -> bool:
@@ -38,7 +41,7 @@ class NoveltyScore:
 
     @property
     def warning(self) -> str:
-        """Why not to trust a prediction; empty if there is no reason."""
+        """Say why not to trust a prediction; empty if there is no reason."""
         reason = self._reason
         return f"out of distribution: {reason}" if reason else ""
 
@@ -53,16 +56,16 @@ class NoveltyScore:
             return f"it is farther from the training zoo than {share} of the validation networks"
         if self.unlike > FAR:
             return (
-                "its outputs are not alike as those of the training zoo's networks are; was it trained on "
-                "other data?"
+                "its output weights do not resemble those of the training networks; was it trained on other "
+                "data?"
             )
         return ""
 
 
 class Novelty(nn.Module):
-    """Mean distance to the nearest networks of a training zoo, in statistics of weights by kind of edge.
+    """Mean distance to the nearest training networks, in statistics of weights by kind of edge.
 
-    The features do not come from the predictor: what it has learned to ignore may be what is strange.
+    The features do not come from the predictor: what it has learned to ignore may be what is new.
     """
 
     def __init__(self) -> None:
@@ -75,7 +78,7 @@ class Novelty(nn.Module):
 
     @torch.no_grad()
     def fit(self, train: Iterable[Batch], validation: Iterable[Batch]) -> None:
-        """`train` is gone through twice: scales first, then features."""
+        """Learn from training and validation networks; `train` is iterated over twice."""
         self.statistics.fit(train)
         self.known = nn.Buffer(torch.cat([self.statistics(batch) for batch in train]))
         kept = [self.distances(batch) for batch in validation]
@@ -83,13 +86,13 @@ class Novelty(nn.Module):
 
     @torch.no_grad()
     def distances(self, batch: Batch) -> Tensor:  # [B]
-        """Rounded, so that a network is as far as a permuted one, and as itself in another batch."""
+        """Return distances, rounded so that they are the same for permuted networks and in another batch."""
         gaps = torch.cdist(self.statistics(batch), self.known, compute_mode=EXACT)
         nearest = gaps.topk(min(NEIGHBOURS, len(self.known)), dim=1, largest=False).values
         return nearest.mean(1).float().to(self.known)
 
     def judge(self, batch: Batch, accuracies: Tensor) -> list[NoveltyScore]:
-        """`accuracies` are those that are predicted. [B]"""
+        """Judge the networks of a batch, given their predicted accuracies `[B]`."""
         distances = self.distances(batch)
         nearer = torch.searchsorted(self.usual, distances) / max(1, len(self.usual))
         kinds = {}
@@ -102,7 +105,7 @@ class Novelty(nn.Module):
         ]
 
     def _other_kinds(self, stack: Stack) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Kinds of edges that these networks have and none of the zoo has, and the other way round."""
+        """Return kinds of edges that no training network has, and kinds that all have but these lack."""
         own = self.statistics.columns_of(stack)
         known = self.statistics.fitted_names
         everywhere = self.known.view(len(self.known), len(known), -1)[..., -1].bool().all(0).tolist()

@@ -1,4 +1,4 @@
-"""How good predictions are."""
+"""Scores of predictions: R², Kendall's tau, mean absolute error."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Scores:
 
 
 def scores(predicted: Tensor, true: Tensor) -> Scores:
-    """Scores of predictions `[n]`.
+    """Score predictions `[n]`.
 
     >>> found = scores(torch.tensor([0.1, 0.5, 0.8]), torch.tensor([0.2, 0.5, 0.9]))
     >>> round(found.r2, 3), found.tau
