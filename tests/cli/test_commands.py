@@ -180,7 +180,7 @@ def test_inputs_reach_the_network(networks):
 
 @pytest.mark.parametrize(
     ("spec", "message"),
-    [("3by4", "is no shape"), ("2x3:int65", "no dtype 'int65'"), ("2=3", "name of an argument")],
+    [("3by4", "is not a shape"), ("2x3:int65", "no dtype 'int65'"), ("2=3", "name of an argument")],
 )
 def test_a_wrong_input_is_explained(spec, message):
     assert message in fails("torch.nn:Linear", "--arg", "3", "--arg", "2", "--input", spec)

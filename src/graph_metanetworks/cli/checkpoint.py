@@ -1,4 +1,4 @@
-"""Weights from a file."""
+"""Read weights from a file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WRAPPERS = ("state_dict", "model_state_dict", "model")  # keys under which train
 
 
 def load_checkpoint(network: nn.Module, path: Path) -> dict[str, Tensor]:
-    """Load the weights into the network; returns its state dict."""
+    """Load the weights of a file into a network, and return its state dict."""
     saved = _read(path)
     try:
         network.load_state_dict(saved)

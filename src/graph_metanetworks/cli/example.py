@@ -32,7 +32,7 @@ class Example:
 
 
 def parse_example(specs: Iterable[str], *, high: int = 10) -> Example:
-    """Inputs from their descriptions; integers are drawn from 0 to `high - 1`.
+    """Draw inputs from their descriptions; integers lie between 0 and `high - 1`.
 
     >>> str(parse_example(["1x3", "mask=2x7:bool", "use_cache=False"]))
     '1x3:float32, mask=2x7:bool, use_cache=False'
@@ -53,7 +53,7 @@ def _draw(spec: str, high: int) -> Tensor:
     match = SHAPE.fullmatch(spec)
     if not match or not spec:
         raise UnclearExample(
-            f"--input {spec} is no shape: write sizes with x between them, such as 1x3x32x32, and "
+            f"--input {spec} is not a shape: write sizes with x between them, such as 1x3x32x32, and "
             "a dtype after a colon, such as 2x7:int64."
         )
     dtype = DTYPES.get(match["dtype"] or "float32")

@@ -1,4 +1,4 @@
-"""Guess an example input from the first well known module of a network."""
+"""Guess an example input from the first well-known module of a network."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LENGTH, SIDE = 8, 32  # of guessed sequences and images
 
 
 def guess_example(network: nn.Module) -> Example:
-    """An input for a well known module, or for a network that begins with one.
+    """Return an input for a well-known module, or for a network that begins with one.
 
     >>> str(guess_example(nn.Sequential(nn.Conv2d(3, 8, 5), nn.ReLU())))
     '1x3x32x32:float32'
@@ -34,7 +34,7 @@ def guess_example(network: nn.Module) -> Example:
 
 @singledispatch
 def inputs_of(module: nn.Module) -> list[Tensor]:
-    """Inputs that fit a module; none if it is not known."""
+    """Return inputs that fit a module; none if it is unknown."""
     return []
 
 

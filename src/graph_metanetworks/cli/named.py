@@ -1,4 +1,4 @@
-"""A network and its example, as the options of a command name them."""
+"""Build a network and its example from the options of a command."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def named_network(
     high: int,
     meta: bool,
 ) -> tuple[nn.Module, Example]:
-    """The network that a target stands for, with an example as described, or guessed."""
+    """Build the network of a target, with an example input as described or guessed."""
     with torch.device("meta" if meta else "cpu"):
         positional, keywords = map(parse_literal, args or ()), dict(map(parse_keyword, kwargs or ()))
         network = load_network(target, list(positional), keywords)
@@ -33,13 +33,13 @@ def named_network(
 
 
 def traced_on(tracer: Tracer, network: nn.Module, example: Example, *, guessed: bool) -> ParameterGraph:
-    """The graph of the network on the example; errors on a guessed example say that it was guessed."""
-    with _confessing(example if guessed else None):
+    """Trace the network on the example; errors mention it if the example was guessed."""
+    with _mention_guess(example if guessed else None):
         return tracer.trace(network, *example.args, **example.kwargs)
 
 
 @contextmanager
-def _confessing(guess: Example | None) -> Iterator[None]:
+def _mention_guess(guess: Example | None) -> Iterator[None]:
     try:
         yield
     except TraceError as error:

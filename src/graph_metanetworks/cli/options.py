@@ -1,4 +1,4 @@
-"""Options that several commands share: how a network and its example are named."""
+"""Options that several commands share: the network and its example input."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Inputs = Annotated[
     list[str] | None,
     typer.Option(
         help="An input of forward: 1x3x32x32, 2x7:int64, name=2x7 or name=literal; repeat. Guessed for "
-        "well known modules."
+        "well-known modules."
     ),
 ]
 High = Annotated[int, typer.Option(min=1, help="Integer inputs are drawn from 0 to HIGH - 1.")]

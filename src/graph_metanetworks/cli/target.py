@@ -12,7 +12,7 @@ from graph_metanetworks.lookup import UnknownTarget, find_object
 
 
 def load_network(target: str, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None) -> nn.Module:
-    """The network that a target names, or that it returns when called.
+    """Return the network that a target names, or build it by calling the target.
 
     >>> load_network("torch.nn:Linear", [3, 2])
     Linear(in_features=3, out_features=2, bias=True)
@@ -21,7 +21,7 @@ def load_network(target: str, args: Sequence[Any] = (), kwargs: dict[str, Any] |
     found = find_object(target)
     if isinstance(found, nn.Module):
         if args or kwargs:
-            raise UnknownTarget(f"'{target}' is a network already, so it takes no --arg or --kwarg.")
+            raise UnknownTarget(f"'{target}' is already a network, so it takes no --arg or --kwarg.")
         return found
     if not callable(found):
         raise UnknownTarget(
@@ -41,7 +41,7 @@ def load_network(target: str, args: Sequence[Any] = (), kwargs: dict[str, Any] |
 
 
 def parse_literal(text: str) -> Any:
-    """A Python literal; anything else is a string.
+    """Parse a Python literal; anything else is a string.
 
     >>> [parse_literal(text) for text in ("3", "(1, 2)", "None", "gelu")]
     [3, (1, 2), None, 'gelu']
