@@ -23,50 +23,55 @@ from engine import show
 from torch import Tensor, nn
 
 from graph_metanetworks.allocator import keep_freed_memory
-from graph_metanetworks.zoo.families import FAMILIES, Architecture, Task
-from graph_metanetworks.zoo.population.course import TrainingConfig
+from graph_metanetworks.zoo.families import FAMILIES, ClassifierArchitecture, ImageSpec
 from graph_metanetworks.zoo.population.memory import networks_at_once
 from graph_metanetworks.zoo.population.ordinary import make_optimizer, train_step
 from graph_metanetworks.zoo.population.population import Population
-from graph_metanetworks.zoo.population.ways import StackedLayers, Vmapped, Way, stacked_parameters
+from graph_metanetworks.zoo.population.schedule import TrainingConfig
+from graph_metanetworks.zoo.population.training_mode import (
+    StackedLayers,
+    TrainingMode,
+    Vmapped,
+    stacked_parameters,
+)
 from graph_metanetworks.zoo.recipes.classifier_recipe import ClassifierRecipe
 
 OPTIMIZERS = ("adam", "rmsprop", "sgd")  # in the order in which a population has them
 ARCHITECTURES = [
-    Architecture("cnn2d", 24, 2, 1, "batch", 0.1),
-    Architecture("cnn2d", 32, 3, 2, "group", 0.1),
-    Architecture("cnn1d", 24, 2, 1, "batch", 0.1),
-    Architecture("cnn1d", 32, 3, 2, "group", 0.1),
-    Architecture("deepsets", 32, 3, 1, "batch", 0.1),
-    Architecture("deepsets", 64, 3, 2, "group", 0.1),
-    Architecture("resnet", 16, 3, 1, "batch", 0.0),
-    Architecture("resnet", 32, 3, 1, "batch", 0.0),
-    Architecture("vit", 32, 2, 1, "layer", 0.1),
-    Architecture("vit", 48, 3, 1, "layer", 0.1),
+    ClassifierArchitecture("cnn2d", 24, 2, 1, "batch", 0.1),
+    ClassifierArchitecture("cnn2d", 32, 3, 2, "group", 0.1),
+    ClassifierArchitecture("cnn1d", 24, 2, 1, "batch", 0.1),
+    ClassifierArchitecture("cnn1d", 32, 3, 2, "group", 0.1),
+    ClassifierArchitecture("deepsets", 32, 3, 1, "batch", 0.1),
+    ClassifierArchitecture("deepsets", 64, 3, 2, "group", 0.1),
+    ClassifierArchitecture("resnet", 16, 3, 1, "batch", 0.0),
+    ClassifierArchitecture("resnet", 32, 3, 1, "batch", 0.0),
+    ClassifierArchitecture("vit", 32, 2, 1, "layer", 0.1),
+    ClassifierArchitecture("vit", 48, 3, 1, "layer", 0.1),
 ]
 
 
 @dataclass(frozen=True)
 class Setting:
-    task: Task
+    spec: ImageSpec
     batch: int
     population: int
     repeats: int
 
     def data(self) -> tuple[Tensor, Tensor]:
-        task = self.task
-        images = torch.randn(self.batch, task.channels, task.height, task.width)
-        return images, torch.randint(task.classes, (self.batch,))
+        spec = self.spec
+        images = torch.randn(self.batch, spec.channels, spec.height, spec.width)
+        return images, torch.randint(spec.classes, (self.batch,))
 
 
 def config(optimizer: str) -> TrainingConfig:
     return TrainingConfig(learning_rate=1e-4, weight_decay=1e-4, label_smoothing=0.1, optimizer=optimizer)
 
 
-def ordinary(architecture: Architecture, setting: Setting) -> Callable[[], None]:
+def ordinary(architecture: ClassifierArchitecture, setting: Setting) -> Callable[[], None]:
     """A step of three networks, one after the other, each with another optimiser."""
     images, labels = setting.data()
-    networks = [build(architecture, setting.task) for _ in OPTIMIZERS]
+    networks = [build(architecture, setting.spec) for _ in OPTIMIZERS]
     pairs = [(n, make_optimizer(n, config(name))) for n, name in zip(networks, OPTIMIZERS, strict=True)]
 
     def step() -> None:
@@ -76,20 +81,22 @@ def ordinary(architecture: Architecture, setting: Setting) -> Callable[[], None]
     return step
 
 
-def population(architecture: Architecture, setting: Setting, make: Callable[..., Way]) -> Callable[[], None]:
+def population(
+    architecture: ClassifierArchitecture, setting: Setting, make: Callable[..., TrainingMode]
+) -> Callable[[], None]:
     images, labels = setting.data()
-    networks = [build(architecture, setting.task) for _ in range(setting.population)]
+    networks = [build(architecture, setting.spec) for _ in range(setting.population)]
     names = sorted(OPTIMIZERS[k % 3] for k in range(setting.population))
     whole = Population(stacked_parameters(networks), make(networks), [config(name) for name in names])
     return lambda: whole.step(images, labels, 1.0)
 
 
-def stacked(networks: list[nn.Module]) -> Way:
+def stacked(networks: list[nn.Module]) -> TrainingMode:
     return StackedLayers(networks, [torch.Generator() for _ in networks])
 
 
-def build(architecture: Architecture, task: Task) -> nn.Module:
-    return FAMILIES[architecture.family].build(architecture, task).train()
+def build(architecture: ClassifierArchitecture, spec: ImageSpec) -> nn.Module:
+    return FAMILIES[architecture.family].build(architecture, spec).train()
 
 
 def milliseconds(steps: dict[str, tuple[Callable[[], None], int]], repeats: int) -> dict[str, float]:
@@ -105,16 +112,16 @@ def milliseconds(steps: dict[str, tuple[Callable[[], None], int]], repeats: int)
     return found
 
 
-def without_dropout(architecture: Architecture) -> Architecture:
+def without_dropout(architecture: ClassifierArchitecture) -> ClassifierArchitecture:
     return replace(architecture, dropout=0.0)
 
 
-def as_built(architecture: Architecture, setting: Setting) -> int:
-    network, (images, _) = build(architecture, setting.task), setting.data()
+def as_built(architecture: ClassifierArchitecture, setting: Setting) -> int:
+    network, (images, _) = build(architecture, setting.spec), setting.data()
     return min(ClassifierRecipe.population, networks_at_once(network, images))
 
 
-def families(setting: Setting, architectures: list[Architecture]) -> Iterator[list[str]]:
+def families(setting: Setting, architectures: list[ClassifierArchitecture]) -> Iterator[list[str]]:
     for architecture in architectures:
         size = as_built(architecture, setting)
         found = milliseconds(
@@ -139,7 +146,7 @@ def families(setting: Setting, architectures: list[Architecture]) -> Iterator[li
 
 def curve(
     setting: Setting,
-    architectures: list[Architecture],
+    architectures: list[ClassifierArchitecture],
     batches: tuple[int, ...],
     populations: tuple[int, ...],
 ) -> Iterator[list[str]]:
@@ -169,8 +176,8 @@ def main() -> None:
     torch.set_num_threads(1)
     keep_freed_memory()
     torch.manual_seed(0)
-    task = Task(1 if options.side == 8 else 3, options.side, options.side, 10)
-    setting = Setting(task, options.batch, options.population, options.repeats)
+    spec = ImageSpec(1 if options.side == 8 else 3, options.side, options.side, 10)
+    setting = Setting(spec, options.batch, options.population, options.repeats)
     chosen = [a for a in ARCHITECTURES if options.family in (None, a.family)]
     if options.curve:
         sizes = (4, 16, 64)

@@ -23,9 +23,9 @@ from engine import show
 
 from graph_metanetworks.zoo.data import ImageData
 from graph_metanetworks.zoo.families import FAMILIES
-from graph_metanetworks.zoo.population.course import Course
 from graph_metanetworks.zoo.population.memory import networks_at_once
 from graph_metanetworks.zoo.population.metrics import TRAIN_IMAGES
+from graph_metanetworks.zoo.population.schedule import TrainingSchedule
 from graph_metanetworks.zoo.population.train import train
 from graph_metanetworks.zoo.recipes.classifiers import ClassifierConfig, Diverse
 
@@ -62,13 +62,13 @@ def seconds_of_one(recipe: Diverse, config: ClassifierConfig) -> float:
         configs,
         range(size),
         batches,
-        Course(STEPS, warmup=1),
+        TrainingSchedule(STEPS, warmup=1),
         lambda share: times.append(time.process_time()),
     )
     taken = [after - before for before, after in pairwise(times)]
     step = statistics.median(taken[1:-1])
     measuring = (taken[-1] - step) / (2 * MEASURED)  # the last step, then all images are looked at
-    steps = recipe.options["epochs"] * (TRAINING_IMAGES // recipe.options["batch_size"])
+    steps = recipe.options()["epochs"] * (TRAINING_IMAGES // recipe.options()["batch_size"])
     return (steps * step + (TRAIN_IMAGES + TEST_IMAGES) * measuring) / size
 
 

@@ -58,7 +58,7 @@ class Turns:
 def take_turns(make: Make, first: int, turns: int) -> Turns:
     torch.set_num_threads(1)
     recipe = make()
-    options = replace(recipe.options, steps=STEPS, stop_loss=None)
+    options = replace(recipe.fit_options, steps=STEPS, stop_loss=None)
     configs = [recipe.draw_at(k, torch.Generator().manual_seed(k)) for k in range(first, first + POPULATION)]
     targets, grid = recipe.targets(configs), recipe.grid
     architecture, conventions = recipe.architecture, recipe.conventions

@@ -37,11 +37,11 @@ class Untrained(Recipe[Config]):
 
     name = "untrained"
 
-    def settings(self) -> dict[str, Any]:
+    def options(self) -> dict[str, Any]:
         return {}
 
     @classmethod
-    def from_settings(cls, settings: dict[str, Any]) -> Untrained:
+    def from_options(cls, options: dict[str, Any]) -> Untrained:
         return cls()
 
     def draw(self, generator: torch.Generator) -> Config:

@@ -36,7 +36,7 @@ class Regressors(Recipe[Config]):
         self.steps, self.checkpoints = steps, checkpoints
         self.pause = pause  # seconds per population; it does not decide the result
 
-    def settings(self) -> dict[str, Any]:
+    def options(self) -> dict[str, Any]:
         return {
             "steps": self.steps,
             "checkpoints": self.checkpoints,
@@ -44,8 +44,8 @@ class Regressors(Recipe[Config]):
         }
 
     @classmethod
-    def from_settings(cls, settings: dict[str, Any]) -> Regressors:
-        return cls(steps=settings["steps"], checkpoints=settings["checkpoints"])
+    def from_options(cls, options: dict[str, Any]) -> Regressors:
+        return cls(steps=options["steps"], checkpoints=options["checkpoints"])
 
     def draw(self, generator: torch.Generator) -> Config:
         kind, rate = torch.rand(2, generator=generator).tolist()

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from graph_metanetworks.errors import ZooError
+from graph_metanetworks.extras import MissingExtra
 from graph_metanetworks.zoo import build, progress
 from support.zoo_folders import contents
 from support.zoo_recipes import OnceKilled, Regressors
@@ -52,7 +53,7 @@ def test_a_recipe_that_fails(cluster: str, tmp_path: Path) -> None:
 
 def test_without_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ZooError, match=r"pip install 'graph_metanetworks\[ray\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install 'graph_metanetworks\[ray\]'"):
         build(Regressors(), 5, tmp_path / "zoo", ray="auto", quiet=True)
     assert not (tmp_path / "zoo").exists()
 

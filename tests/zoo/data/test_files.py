@@ -144,10 +144,10 @@ def test_debian_is_among_the_places_unless_a_folder_is_named(nowhere: None) -> N
 
 @pytest.mark.parametrize("name", ["digits", "mnist", "folder:pictures", "huggingface:mnist"])
 def test_a_folder_that_is_named_must_be_there(name: str, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=f"there is no folder .*none, in which {name} was to be looked for"):
+    with pytest.raises(DataError, match=f"there is no folder .*none to search for {name}"):
         load(name, tmp_path / "none")
 
 
 def test_unknown_names_list_the_known_ones() -> None:
-    with pytest.raises(DataError, match="no data set 'imagenet'; there are digits, cifar10"):
+    with pytest.raises(DataError, match="no data set 'imagenet'; choose one of digits, cifar10"):
         load("imagenet")

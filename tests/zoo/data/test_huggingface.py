@@ -7,6 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
+from graph_metanetworks.extras import MissingExtra
 from graph_metanetworks.zoo.data import DataError, load
 
 datasets = pytest.importorskip("datasets")
@@ -128,7 +129,7 @@ def test_names_that_are_known_are_flipped(tmp_path: Path) -> None:
 @pytest.mark.parametrize("option", ["label", "label=", "colour=red", "name=other"])
 def test_options_that_are_not_understood(option: str) -> None:
     with pytest.raises(
-        DataError, match=r"not understood; .*the options config, image, label, train, test, size"
+        DataError, match=r"not a valid option; .*one of config, image, label, train, test, size"
     ):
         load(f"huggingface:mnist,{option}")
 
@@ -143,5 +144,5 @@ def test_offline_three_ways_are_named() -> None:
 
 def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "datasets", None)
-    with pytest.raises(DataError, match=r"pip install 'graph_metanetworks\[datasets\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install 'graph_metanetworks\[datasets\]'"):
         load("huggingface:mnist")

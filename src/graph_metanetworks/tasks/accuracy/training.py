@@ -151,7 +151,7 @@ def describe(data: LabelledZoo, options: Options) -> Run:
     known = {
         "folder": str(zoo.folder.resolve()),
         "recipe": zoo.description.recipe,
-        "settings": zoo.description.settings,
+        "settings": zoo.description.options,
         "seed": zoo.description.seed,
         "networks": len(zoo),
         "indices": checksum.of_bytes(np.ascontiguousarray(indices).tobytes()),

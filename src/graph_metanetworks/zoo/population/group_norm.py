@@ -1,6 +1,6 @@
-"""Group norm where channels lie in memory before the batch, as they do in DeepSets.
+"""Group norm for tensors whose channels precede the batch in memory, as in DeepSets.
 
-The kernel of torch wants the batch first. Two copies for each call of it cost more than the norm.
+The kernel of torch needs the batch first, and two copies per call would cost more than the norm.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from torch import Tensor
 
 
 class ColumnGroupNorm(torch.autograd.Function):
-    """`x` is `[G, groups, channels, batch, places]`; weight and bias are `[G, groups, channels, 1]`."""
+    """Group norm of `[G, groups, channels, batch, positions]`, with parameters `[G, groups, channels, 1]`."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, epsilon: float) -> Tensor:
