@@ -68,7 +68,7 @@ def test_a_recipe_in_a_file_is_found_again_from_elsewhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "my_recipes.py").write_text(
-        "from zoo_recipes import Regressors\nclass Mine(Regressors): pass\n"
+        "from support.zoo_recipes import Regressors\nclass Mine(Regressors): pass\n"
     )
     monkeypatch.chdir(tmp_path)
     passes("build", "my_recipes.py:Mine", "--count", 3, "--out", "zoo", "--workers", 1, "--quiet")
@@ -88,7 +88,7 @@ def test_help_lists_the_options_of_the_recipe() -> None:
         (["divers"], "there is no recipe 'divers'"),
         (
             [RECIPE, "--stps", "3"],
-            "has an option --stps. The options of zoo_recipes:Regressors are: --steps,",
+            "has an option --stps. The options of support.zoo_recipes:Regressors are: --steps,",
         ),
         ([RECIPE, "stray"], "'stray' is not an option"),
         ([RECIPE, "--steps", "-1"], "steps must not be negative"),
@@ -130,7 +130,7 @@ def test_the_same_command_again(zoo: Path) -> None:
 
 def test_info(zoo: Path, tmp_path: Path) -> None:
     text = passes("info", zoo, "--plot", tmp_path / "h.png")
-    for part in ("30", "deep", "shallow", "test_accuracy", "seed", "steps", "torch", "noise", "drew"):
+    for part in ("30", "deep", "shallow", "test_accuracy", "seed", "steps", "torch", "noise", "saved"):
         assert part in text
     assert (tmp_path / "h.png").stat().st_size > 1000
     assert "Distribution of loss" in passes("info", zoo, "--metric", "loss", "--by", "diverged")

@@ -307,6 +307,12 @@ def test_zoo_json_keeps_its_keys(tmp_path: Path) -> None:
     assert list(content)[:4] == ["recipe", "settings", "seed", "ranges"]
 
 
+def test_a_description_from_before_options_were_called_so(tmp_path: Path) -> None:
+    old = {"recipe": "sine-inrs", "settings": {"steps": 3}, "seed": 0, "ranges": [], "format": 1}
+    (tmp_path / "zoo.json").write_text(json.dumps(checksum.sealed(old)))
+    assert Description.load(tmp_path).options == {"steps": 3}
+
+
 def test_options_must_be_plain(tmp_path: Path) -> None:
     class Strange(Regressors):
         def options(self) -> dict:

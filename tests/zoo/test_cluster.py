@@ -98,7 +98,7 @@ def test_progress_moves_with_every_shard(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "ray", Here("ray"))
-    monkeypatch.setattr(progress, "BETWEEN", 0.0)
+    monkeypatch.setattr(progress, "INTERVAL", 0.0)
     build(Regressors(), 24, tmp_path / "cluster", ray="auto", shard_size=8)
     done = [int(line.split()[0]) for line in capsys.readouterr().err.splitlines()]
     assert done[0] == 0 and done[-1] == 24 and len(set(done)) > 3

@@ -138,8 +138,8 @@ def test_missing_data_names_three_ways_to_get_it(name: str, tmp_path: Path, nowh
 
 def test_debian_is_among_the_places_unless_a_folder_is_named(nowhere: None) -> None:
     system = Path("/usr/share/datasets/fashion-mnist")
-    assert system in FASHION_MNIST.places(None)
-    assert system not in FASHION_MNIST.places(Path("named"))
+    assert system in FASHION_MNIST.search_folders(None)
+    assert system not in FASHION_MNIST.search_folders(Path("named"))
 
 
 @pytest.mark.parametrize("name", ["digits", "mnist", "folder:pictures", "huggingface:mnist"])

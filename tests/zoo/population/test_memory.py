@@ -35,7 +35,7 @@ def test_results_do_not_depend_on_the_limit(limit: int, monkeypatch: pytest.Monk
     """In pairs, or in parts of a few."""
     chosen, schedule = configs("cnn2d", "batch"), TrainingSchedule(steps=3, warmup=1)
     whole = train(build, chosen, (1, 2, 3, 4), little_batches(), schedule, lambda share: None)
-    monkeypatch.setattr(memory, "LARGEST_ACTIVATIONS", limit)
+    monkeypatch.setattr(memory, "MAX_ACTIVATIONS", limit)
     shares: list[float] = []
     parts = train(build, chosen, (1, 2, 3, 4), little_batches(), schedule, shares.append)
     for a, b in zip(whole, parts, strict=True):
