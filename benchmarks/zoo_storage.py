@@ -1,4 +1,4 @@
-"""Zoos on disk: opening and reading a large one, against a file for each network.
+"""Open and read a large zoo, compared with one file per network.
 
     python benchmarks/zoo_storage.py [--networks 30000]
 
@@ -33,7 +33,7 @@ class Config:
 
 
 class Untrained(Recipe[Config]):
-    """CNNs of three widths, as they are initialised."""
+    """Untrained CNNs of three widths."""
 
     name = "untrained"
 

@@ -1,4 +1,4 @@
-"""gmn zoo: what a user types, and what is said."""
+"""The commands of `gmn zoo` and their messages."""
 
 import json
 import sys
@@ -109,7 +109,7 @@ def test_help_lists_the_options_of_the_recipe() -> None:
 def test_mistakes(words: list[str], said: str, tmp_path: Path) -> None:
     folder = tmp_path / "zoo"
     assert said in fails("build", *words, "--count", 3, "--out", folder, "--workers", 1)
-    assert not folder.exists()  # nothing was begun
+    assert not folder.exists()  # nothing was started
 
 
 def test_ctrl_c_before_anything_was_made(tmp_path: Path) -> None:

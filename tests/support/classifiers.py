@@ -1,4 +1,4 @@
-"""What the tests of classifiers share: little data, and networks of every family."""
+"""Small data and networks of every family, for tests of classifiers."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ from graph_metanetworks.zoo.population.batches import Batches, channel_statistic
 from graph_metanetworks.zoo.population.schedule import TrainingConfig
 
 SPEC = ImageSpec(channels=1, height=8, width=8, classes=10)
-SCALE = 3  # of images so large that networks take strides and patches as on CIFAR-10
+SCALE = 3  # enlarges images so that strides and patches are as on CIFAR-10
 LARGE_SPEC = replace(SPEC, height=8 * SCALE, width=8 * SCALE)
 VARIANTS = [(family.name, norm) for family in FAMILIES.values() for norm in family.norm.values]
 
@@ -47,7 +47,7 @@ def architecture(
 
 
 def configs(family: str, norm: str, *, largest: bool = False) -> list[Config]:
-    """Four networks of one shape that differ in all else: optimisers out of order, one without dropout."""
+    """Return four networks of one shape that differ in all else; optimisers are unsorted, one has no dropout."""
     return [
         Config(**vars(architecture(family, norm, dropout, largest=largest)), **training)
         for dropout, training in _trainings()
@@ -55,7 +55,7 @@ def configs(family: str, norm: str, *, largest: bool = False) -> list[Config]:
 
 
 def small_cnns(activation: str) -> list[SmallCnnConfig]:
-    """Four networks that differ in training, and in how they begin."""
+    """Return four networks that differ in training and initialisation."""
     schemes = ("glorot_normal", "he_normal", "orthogonal", "truncated_normal")
     return [
         SmallCnnConfig(
@@ -93,7 +93,7 @@ def _trainings() -> list[tuple[float, dict[str, Any]]]:
 
 @dataclass(frozen=True, eq=False)
 class Together:
-    """Networks that a test trains together, and how large the images are that they see."""
+    """Networks that a test trains together, and the scale of their images."""
 
     build: Callable[[Any], nn.Module]
     configs: Sequence[TrainingConfig]

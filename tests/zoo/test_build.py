@@ -1,4 +1,4 @@
-"""Builds: the same bits however they are made, growing, what is refused, what fails."""
+"""Builds: equal bits however a zoo is built, growth, refused commands, failures."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -157,7 +157,7 @@ def test_another_command_is_refused(change: dict, said: str, tmp_path: Path) -> 
 
 
 class OfImages(Regressors):
-    """A recipe that says of its data what recipes for images say."""
+    """A recipe that describes its data as recipes for images do."""
 
     def __init__(self, name: str, digest: str | None = 64 * "a") -> None:
         super().__init__()
@@ -183,7 +183,7 @@ def test_the_same_folder_of_images_by_another_path_is_the_same_data(tmp_path: Pa
         alone(OfImages("folder:other", 64 * "b"), 20, tmp_path)
     with pytest.raises(
         ZooError, match=r"data.name: 'folder:images', not 'mnist'"
-    ):  # it may augment otherwise
+    ):  # its augmentation may differ
         alone(OfImages("mnist"), 20, tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""Ray: the same zoo, also when a worker is lost."""
+"""Ray builds the same zoo, even if a worker is lost."""
 
 import os
 import sys
@@ -18,7 +18,7 @@ from support.zoo_recipes import OnceKilled, Regressors
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[str]:
-    """Two machines with a core each, both on this one; they find the package where we do."""
+    """A cluster of two nodes with one core each, both on this machine."""
     utilities = pytest.importorskip("ray.cluster_utils")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join(path for path in sys.path if path))
@@ -59,7 +59,7 @@ def test_without_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Unreachable(ModuleType):
-    """Ray where no cluster answers."""
+    """Ray without a cluster that answers."""
 
     def is_initialized(self) -> bool:
         return False
@@ -76,14 +76,14 @@ def test_no_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Task:
-    """A task that runs as soon as it is asked for."""
+    """A task that runs as soon as it is submitted."""
 
     def __init__(self, work: Callable[..., Any]) -> None:
         self.remote = work
 
 
 class Here(ModuleType):
-    """As much of Ray as builds use, in this process."""
+    """The part of Ray that builds use, in this process."""
 
     cloudpickle = SimpleNamespace(register_pickle_by_value=lambda module: None)
     exceptions = SimpleNamespace(RayTaskError=RuntimeError, RayError=OSError)

@@ -1,4 +1,4 @@
-"""What can happen to a build, for real: kill -9, a full disk, damaged files, a second process, Ctrl-C."""
+"""Real faults during a build: kill -9, a full disk, damaged files, a second process, Ctrl-C."""
 
 import os
 import random
@@ -34,11 +34,11 @@ def test_killed_at_random_moments(undisturbed: Path, tmp_path: Path) -> None:
     assert contents(tmp_path) == contents(undisturbed)
 
 
-STEPS = ("replace", "fsync", "truncate")  # calls of the system that a write is made of
+STEPS = ("replace", "fsync", "truncate")  # the system calls of a write
 
 
 def die_at(step: int) -> None:
-    """This process dies of SIGKILL right before it changes the disk for the n-th time."""
+    """Kill this process right before its n-th change of the disk."""
     left = [step]
 
     def dying(call: Callable[..., object]) -> Callable[..., object]:
@@ -123,7 +123,7 @@ def children(process: int) -> list[int]:
     for status in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = status.read_text().rpartition(")")[2].split()
-        except OSError:  # it has ended meanwhile
+        except OSError:  # the process has ended
             continue
         if int(fields[1]) == process and fields[0] != "Z":
             found.append(int(status.parent.name))
@@ -172,7 +172,7 @@ def test_ctrl_c(tmp_path: Path) -> None:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 64 kB; a zoo does not fit."""
+    """A file system of 64 kB, too small for a zoo."""
     disk = tmp_path / "disk"
     disk.mkdir()
     mounted = subprocess.run(
@@ -200,7 +200,7 @@ def test_a_full_disk(small_disk: Path, undisturbed: Path) -> None:
 
 @pytest.mark.parametrize("limit", [50, 100, 900, 3000])
 def test_files_cannot_grow(limit: int, tmp_path: Path, undisturbed: Path) -> None:
-    """As with a quota: whatever file it hits, the error is clear and the zoo goes on later."""
+    """As with a quota: whichever file fails, the error is clear and the build can be resumed."""
 
     def limited() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))

@@ -1,4 +1,4 @@
-"""Folders: what in them is a zoo's, and what is left alone."""
+"""Which files of a folder belong to a zoo, and which are left alone."""
 
 from functools import partial
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Histograms: every network is counted, by group, also where there is nothing to count."""
+"""Histograms: every network is counted in its group, and groups may be empty."""
 
 from pathlib import Path
 

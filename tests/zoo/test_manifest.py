@@ -1,4 +1,4 @@
-"""The manifest: damage costs the shard that it hits, and no other."""
+"""The manifest: a damaged line costs its own shard and no other."""
 
 from pathlib import Path
 
@@ -54,7 +54,7 @@ def test_a_flipped_bit_costs_one_or_two_lines_and_never_lies(folder: Path, place
     (folder / NAME).write_bytes(content)
     read = list(read_manifest(folder).values())
     assert all(record in RECORDS for record in read)
-    # an end of a line that is lost joins two of them
+    # a lost newline joins two lines
     assert len(read) >= 3 - (content.count(b"\n") < 4)
     assert len(read) == 4 or damaged_lines(folder)
 

@@ -1,4 +1,4 @@
-"""What is known of a zoo, as text that fits."""
+"""The overview of a zoo fits the width of the terminal."""
 
 from graph_metanetworks.zoo.overview import Overview
 

@@ -50,13 +50,13 @@ def test_the_bar_names_its_numbers(
     assert "3/4" in shown and re.search(r"\d/s elapsed 0:00:\d\d remaining 0:00:\d\d", shown)
 
 
-def test_time_without_news_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_without_updates_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
     monkeypatch.setattr(progress, "monotonic", lambda: clock[0])
     pace = Pace(100, 20)
     assert pace.texts() == ["elapsed 0:00:00"]
     clock[0] = 20.0
-    pace.update(60)  # the first news, after a long time
+    pace.update(60)  # the first update, after a long time
     assert pace.texts() == ["2.0/s", "elapsed 0:00:20", "remaining 0:00:20"]
     clock[0] = 80.0
     assert pace.texts() == ["30.0/min", "elapsed 0:01:20", "remaining 0:01:20"]
@@ -66,7 +66,7 @@ def test_time_without_news_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     pace.update(90)
     assert (
         pace.texts()[0] == "1.8/min"
-    )  # 30 networks in the 990 seconds since the last news before the window
+    )  # 30 networks in the 990 seconds since the last update before the window
 
 
 def test_quiet(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

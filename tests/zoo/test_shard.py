@@ -1,4 +1,4 @@
-"""Shards: what is written is what is read, bit for bit, and equal networks give equal bytes."""
+"""Shards are read back bit for bit, and equal networks give equal bytes."""
 
 import json
 from dataclasses import dataclass
@@ -157,7 +157,7 @@ def test_a_metric_cannot_have_the_name_of_another_column(name: str) -> None:
 
 
 def test_the_layout_of_stacks_is_written_in_the_file(tmp_path: Path) -> None:
-    """As docs/zoos.md says, for readers in other languages."""
+    """The format of docs/zoos.md, for readers in other languages."""
     shard = encode([TrainedNetwork(0, Config(1), Trained({"b": torch.ones(2), "a": torch.ones(1)}, {}))])
     size = int.from_bytes(shard.weights[:8], "little")
     header = json.loads(shard.weights[8 : 8 + size])

@@ -1,4 +1,4 @@
-"""Opened zoos: sequences that read only what is asked for."""
+"""Opened zoos are sequences that read lazily."""
 
 import pickle
 from pathlib import Path

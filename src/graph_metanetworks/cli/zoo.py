@@ -155,8 +155,8 @@ def info(
 
 def _histogram(zoo: Zoo, metric: str | None, by: str | None) -> Histogram | None:
     """Return the requested or the default histogram, or None if there is nothing to show."""
-    asked = metric is not None or by is not None
-    if not len(zoo) or not (asked or has_default_metric(zoo.table)):
+    requested = metric is not None or by is not None
+    if not len(zoo) or not (requested or has_default_metric(zoo.table)):
         return None
     return histogram(zoo.table, metric=metric, by=by)
 

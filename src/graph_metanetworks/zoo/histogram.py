@@ -148,12 +148,12 @@ def bars(counts: np.ndarray) -> str:
     return "".join(LEVELS[height] for height in heights)
 
 
-def _column(table: pa.Table, asked: str | None, defaults: tuple[str, ...]) -> str | None:
-    if asked is None:
+def _column(table: pa.Table, requested: str | None, defaults: tuple[str, ...]) -> str | None:
+    if requested is None:
         return next((name for name in defaults if name in table.column_names), None)
-    if asked not in table.column_names:
-        raise ZooError(f"there is no column '{asked}'; the columns are {', '.join(table.column_names)}.")
-    return asked
+    if requested not in table.column_names:
+        raise ZooError(f"there is no column '{requested}'; the columns are {', '.join(table.column_names)}.")
+    return requested
 
 
 def _numbers(table: pa.Table, metric: str) -> np.ndarray:

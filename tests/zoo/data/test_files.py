@@ -1,4 +1,4 @@
-"""Data sets from files that the tests write: what is read, and what is said about damaged ones."""
+"""Data sets from files that the tests write, intact and damaged."""
 
 import gzip
 import pickle
@@ -30,7 +30,7 @@ def written() -> dict[str, Tensor]:
 
 @pytest.fixture
 def nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No data set can be found but where the test says."""
+    """Hide all data sets except those of the test."""
     monkeypatch.delenv("GMN_DATA", raising=False)
     monkeypatch.chdir(tmp_path)
 
@@ -111,7 +111,7 @@ def test_cifar(tmp_path: Path, nowhere: None) -> None:
 
 
 class Trap:
-    """Says so when it is unpickled."""
+    """An object that reports when it is unpickled."""
 
     def __reduce__(self):
         return (pytest.fail, ("a pickle was opened",))

@@ -1,4 +1,4 @@
-"""Image folders, and the same folders through the package of Hugging Face."""
+"""Image folders, read directly and through the package `datasets`."""
 
 from pathlib import Path
 

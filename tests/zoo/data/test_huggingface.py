@@ -1,4 +1,4 @@
-"""Data sets that the package of Hugging Face reads, here from files that the tests write."""
+"""Data sets read by the package `datasets`, from files that the tests write."""
 
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ def no_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def rows(count: int, *, sizes: tuple[int, ...] = (4,), mode: str = "RGB") -> Any:
-    """Sorted by the fine label, as many data sets are; pixels tell which row it was."""
+    """Rows sorted by the fine label, as in many data sets. Pixels encode the row."""
     classes = datasets.ClassLabel(names=["ant", "bee", "cat", "dog"])
     halves = datasets.ClassLabel(names=["insect", "mammal"])
     images = [
@@ -60,7 +60,7 @@ def test_the_column_of_labels_is_chosen(tmp_path: Path) -> None:
     assert torch.equal(coarse.train_labels, 2 * written.long() // 40)
     assert torch.equal(word.train_labels, written.long() % 2)
     assert fine.name == f"huggingface:{folder},label=fine" and not fine.flips
-    assert len(fine.train_labels[:20].unique()) == 4  # shuffled: the first ones are of all classes
+    assert len(fine.train_labels[:20].unique()) == 4  # shuffled, so the first rows include all classes
 
 
 def test_a_configuration_is_chosen(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_a_fifth_is_held_out_where_there_is_no_test_split(tmp_path: Path) -> Non
     everything = torch.cat([data.train_images, data.test_images])[:, 0, 0, 0]
     assert sorted(everything.tolist()) == list(range(40))
     assert data.name == f"huggingface:{folder},label=fine,test=fifth-of-train"
-    again = load(data.name)  # the name says all
+    again = load(data.name)  # the name is complete
     assert again.checksum == data.checksum and again.name == data.name
 
 

@@ -1,4 +1,4 @@
-"""Families: the paper's numbers of parameters, and graphs with all weights and the right symmetry."""
+"""Families have the paper's numbers of parameters, and graphs with all weights and the right symmetry."""
 
 from itertools import product
 
@@ -15,7 +15,7 @@ CIFAR = ImageSpec(channels=3, height=32, width=32, classes=10)
 
 
 def sizes(family: str) -> list[int]:
-    """Elements of the state dict, which is what the paper counts."""
+    """Count the elements of the state dict, as the paper does."""
     known = FAMILIES[family]
     choices = product(known.hidden.values, known.depth.values, known.linear_layers.values, known.norm.values)
     networks = [known.build(ClassifierArchitecture(family, *choice, 0.0), CIFAR) for choice in choices]
@@ -53,7 +53,7 @@ def test_images_of_any_size(family: str, size: tuple[int, int, int]) -> None:
 
 @pytest.mark.parametrize(("side", "padding"), [(32, 0), (15, 0), (14, 1), (8, 1)])
 def test_small_cnns(side: int, padding: int) -> None:
-    """Without padding, as published, wherever that leaves a pixel."""
+    """No padding, as published, unless the image would vanish."""
     spec = ImageSpec(1, side, side, classes=10)
     model = initialized_small_cnn(draw(SmallCnnConfig, torch.Generator().manual_seed(side)), spec).eval()
     assert all(convolution.padding == (padding, padding) for convolution in model.convolutions)

@@ -1,4 +1,4 @@
-"""The Small CNN Zoo: a tiny copy of its format, imported, computes what the originals compute."""
+"""A tiny copy of the Small CNN Zoo is imported, and its networks compute the same functions."""
 
 import csv
 import gzip
@@ -59,7 +59,7 @@ def rows_of(published: Path) -> list[dict[str, str]]:
 
 
 def outputs(row: np.ndarray, activation: str, image: np.ndarray) -> np.ndarray:
-    """What the TensorFlow network gives for an image [height, width, 1]: loops over places, in float64."""
+    """Compute the TensorFlow network on an image [height, width, 1], by loops over pixels in float64."""
     variables, start = {}, 0
     for name, shape in SHAPES.items():
         size = int(np.prod(shape))

@@ -1,4 +1,4 @@
-"""Populations agree with the ordinary loop, whatever is fitted beside a network."""
+"""Populations agree with the plain loop, whichever networks are fitted together."""
 
 import math
 
@@ -30,7 +30,7 @@ SIGNALS: Case = (SirenArchitecture(1, 1), SINES, 100)
 
 
 def starts(case: Case, count: int) -> tuple[list[dict[str, Tensor]], Tensor]:
-    """Weights to start from and random smooth targets."""
+    """Return initial weights and random smooth targets."""
     architecture, conventions, size = case
     generators = [torch.Generator().manual_seed(seed) for seed in range(count)]
     points = make_grid(conventions, size).coordinates
@@ -76,7 +76,7 @@ def test_populations_agree_with_the_ordinary_loop(
 
 @pytest.mark.parametrize("case", [IMAGES, SIGNALS], ids=["images", "signals"])
 def test_companions_do_not_matter(case: Case) -> None:
-    """In no bit, with more networks than there are slots."""
+    """Results are equal bit for bit, with more networks than slots."""
     initial, targets = starts(case, 37)
     together = fitted(case, initial, targets, QUICK, torch.float32)
     for network in (0, 5, 36):

@@ -1,4 +1,4 @@
-"""Conventions, rendering and picture sheets."""
+"""Conventions, rendering and figures."""
 
 import json
 from pathlib import Path

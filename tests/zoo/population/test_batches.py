@@ -1,4 +1,4 @@
-"""Batches: the same for everyone, all images once in an epoch, augmented as the data allow."""
+"""Batches are the same for all networks, cover an epoch once, and are augmented as the data allow."""
 
 from dataclasses import replace
 

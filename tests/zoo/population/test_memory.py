@@ -1,4 +1,4 @@
-"""Populations are cut where their activations would be too large, which changes no result."""
+"""Populations with large activations are split, which changes no result."""
 
 import pytest
 import torch
@@ -32,7 +32,7 @@ def test_batch_norms_are_left_as_they_were() -> None:
 
 @pytest.mark.parametrize("limit", [1, 100_000])
 def test_results_do_not_depend_on_the_limit(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In pairs, or in parts of a few."""
+    """Split into pairs, or into somewhat larger parts."""
     chosen, schedule = configs("cnn2d", "batch"), TrainingSchedule(steps=3, warmup=1)
     whole = train(build, chosen, (1, 2, 3, 4), little_batches(), schedule, lambda share: None)
     monkeypatch.setattr(memory, "MAX_ACTIVATIONS", limit)

@@ -1,4 +1,4 @@
-"""A network of a population comes out as it would from an ordinary loop, whatever trains beside it."""
+"""Each network of a population is trained as by the plain loop, whichever networks train with it."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,7 +21,7 @@ SEEDS = (11, 12, 13, 14)
 def by_hand(
     build, config: TrainingConfig, seed: int, dtype: torch.dtype = torch.float64, scale: int = 1
 ) -> nn.Module:
-    """The loop that anyone would write."""
+    """Train in the obvious way."""
     torch.manual_seed(training_seed(seed))
     network = build(config).to(dtype)
     options = {"lr": config.learning_rate, "weight_decay": config.weight_decay}
@@ -114,7 +114,7 @@ def test_checkpoints_are_states_on_the_way() -> None:
     results = trained(build, chosen, schedule=TrainingSchedule(steps=5, warmup=2, checkpoints=(2, 4)))
     for result, plain in zip(results, trained(build, chosen), strict=True):
         assert list(result.checkpoints) == [2, 4]
-        assert difference(result.state_dict, plain.state_dict) < 1e-13  # looking does not disturb
+        assert difference(result.state_dict, plain.state_dict) < 1e-13  # checkpoints change nothing
         assert int(result.checkpoints[4]["norms.0.num_batches_tracked"]) == 4
         assert {"test_accuracy_at_1_of_3", "train_loss_at_2_of_3"} <= set(result.metrics)
         assert [result.metrics[f"step_at_{k}_of_3"] for k in (1, 2)] == [2, 4]
@@ -128,7 +128,7 @@ def test_the_callers_random_numbers_are_left_alone() -> None:
     assert torch.equal(torch.get_rng_state(), before)
 
 
-# ------------------------------------------------------------------ networks of users
+# networks of users
 
 
 def sequential(config: Config) -> nn.Module:
@@ -144,7 +144,7 @@ def sequential(config: Config) -> nn.Module:
 
 
 class Own(nn.Module):
-    """Not made for populations: it has a parameter of its own and counts axes from the front."""
+    """A module that cannot be stacked: it has a parameter and counts axes from the front."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -157,7 +157,7 @@ class Own(nn.Module):
 
 
 class Odd(Own):
-    """Random, and with a branch that depends on values."""
+    """A random module with a branch that depends on values."""
 
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(x + 0.1 * torch.randn_like(x)) if x.mean() > -1e9 else x
@@ -173,7 +173,7 @@ def odd(config: Config) -> nn.Module:
 
 @pytest.mark.parametrize(("make", "mode"), [(sequential, StackedLayers), (own, Vmapped), (odd, type(None))])
 def test_networks_of_users(make, mode: type) -> None:
-    """Stacked, by vmap, or one by one: whichever way is taken, the result is that of the ordinary loop."""
+    """Every training mode (stacked, vmap, one by one) gives the result of the plain loop."""
     chosen = configs("cnn2d", "batch")
     networks = [make(config).double() for config in chosen]
     generators = [torch.Generator() for _ in chosen]

@@ -85,7 +85,7 @@ def test_settings_from_before_there_were_flips() -> None:
     options = {name: value for name, value in recipe.options().items() if name != "flips"}
     assert VaryingCnns.from_options(options).options() == options
     old = Description(recipe="varying-cnns", options=options, seed=0, ranges=())
-    assert not old.differences(replace(old, options=recipe.options()))  # so building goes on
+    assert not old.differences(replace(old, options=recipe.options()))  # so the build can be resumed
 
 
 def test_settings_change_with_the_data() -> None:
@@ -136,7 +136,7 @@ def test_small_cnns_see_grey_images_and_a_share_of_them() -> None:
 
 
 def test_checkpoints_of_networks_that_train_for_longer_can_be_compared() -> None:
-    """Small CNNs see a share of the images, so they take from one step to six here."""
+    """Small CNNs see a fraction of the images, so they take from one to six steps here."""
     recipe = SmallCnns(little_data(), epochs=2, batch_size=16, checkpoints=2)
     config = drawn(recipe, 1)[0]
     results = [

@@ -1,4 +1,4 @@
-"""The recipes of INRs: what they draw, fit, store and render."""
+"""The recipes of INRs draw, fit, store and render."""
 
 import json
 import math

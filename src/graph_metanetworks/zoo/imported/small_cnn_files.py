@@ -160,8 +160,8 @@ def _read_csv(path: Path, needed: tuple[str, ...]) -> pa.Table:
     except (pa.ArrowException, OSError) as error:
         raise ZooError(f"{path} cannot be read: {error}") from error
     if absent := [name for name in needed if name not in table.column_names]:
-        there = ", ".join(table.column_names)
-        raise ZooError(f"{path} has no column {', '.join(absent)}; its columns are {there}.")
+        columns = ", ".join(table.column_names)
+        raise ZooError(f"{path} has no column {', '.join(absent)}; its columns are {columns}.")
     return table.combine_chunks()
 
 

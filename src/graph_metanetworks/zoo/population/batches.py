@@ -31,9 +31,9 @@ def channel_statistics(images: Tensor) -> Statistics:
     """Compute exact statistics from the counts of the 256 values, without a copy of the images."""
     values = torch.arange(256, dtype=torch.float64)
     counts = torch.stack([torch.bincount(c.flatten(), minlength=256) for c in images.unbind(1)]).double()
-    share = counts / counts.sum(1, keepdim=True)
-    mean = share @ values
-    deviation = (share @ values.square() - mean.square()).clamp(min=1).sqrt()
+    fractions = counts / counts.sum(1, keepdim=True)
+    mean = fractions @ values
+    deviation = (fractions @ values.square() - mean.square()).clamp(min=1).sqrt()
     return Statistics(tuple(mean.tolist()), tuple(deviation.tolist()))
 
 
