@@ -47,7 +47,7 @@ def architecture(
 
 
 def configs(family: str, norm: str, *, largest: bool = False) -> list[Config]:
-    """Return four networks of one shape that differ in all else; optimisers are unsorted, one has no dropout."""
+    """Return four networks of one shape that differ in all else, with unsorted optimisers."""
     return [
         Config(**vars(architecture(family, norm, dropout, largest=largest)), **training)
         for dropout, training in _trainings()

@@ -32,9 +32,7 @@ class Report:
 def check(folder: Path) -> Report:
     """Read the whole zoo and compare every file with its checksum."""
     description = Description.load(folder)
-    files = sorted(
-        path.name for path in folder.iterdir()
-    )  # listed before the manifest is read, which may grow
+    files = sorted(path.name for path in folder.iterdir())  # before the manifest, which may grow meanwhile
     records = read_manifest(folder)
     problems = [problem for record in records.values() for problem in shard_problems(folder, record)]
     lines = [f"manifest.jsonl, line {number}: damaged" for number in damaged_lines(folder)]

@@ -117,9 +117,9 @@ class Zoo(Sequence["ZooNetwork"]):
         if "family" in self.table.column_names:
             counts = sorted(Counter(self.table["family"].to_pylist()).items())
             return "families: " + ", ".join(f"{family} ({count:,})" for family, count in counts)
-        sizes = sorted({f"{size:,}": size for size in self.weight_counts()}.items(), key=lambda pair: pair[1])
-        shown = " to ".join(text for text, _ in (sizes[:1] if len(sizes) < 2 else (sizes[0], sizes[-1])))
-        return f"values per network: {shown or 'none'}"
+        sizes = self.weight_counts()
+        ends = sorted({min(sizes, default=0), max(sizes, default=0)})
+        return "values per network: " + " to ".join(f"{size:,}" for size in ends)
 
     @overload
     def __getitem__(self, key: int) -> ZooNetwork: ...

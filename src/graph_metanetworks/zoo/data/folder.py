@@ -53,9 +53,7 @@ def _files(path: Path, classes: tuple[str, ...]) -> list[tuple[Path, int]]:
     files = [
         (file, label)
         for label, name in enumerate(classes)
-        for file in sorted(
-            (path / name).iterdir(), key=lambda file: file.name
-        )  # the same order on all systems
+        for file in sorted((path / name).iterdir(), key=lambda file: file.name)  # equal on all systems
         if file.suffix.lower() in SUFFIXES
     ]
     return [files[k] for k in shuffled(len(files)).tolist()]

@@ -16,20 +16,11 @@ from graph_metanetworks.extras import optional_imports
 from graph_metanetworks.zoo.data.folder import GREY, pixels
 from graph_metanetworks.zoo.data.images import DataError, ImageData, shuffled
 
-FLIPPED = {
-    "cifar10",
-    "cifar100",
-    "fashion_mnist",
-    "imagenet-1k",
-    "stl10",
-    "tiny-imagenet",
-}  # last part of the name
+# last parts of the names of data sets whose images may be mirrored
+FLIPPED = {"cifar10", "cifar100", "fashion_mnist", "imagenet-1k", "stl10", "tiny-imagenet"}
 TEST_SPLITS = ("test", "validation", "valid")
 HELD_OUT = "fifth-of-train"  # the test split of data sets that have none
-SAVED, SAVED_SPLIT = (
-    "dataset_dict.json",
-    "state.json",
-)  # written by save_to_disk for several splits, or for one
+SAVED, SAVED_SPLIT = "dataset_dict.json", "state.json"  # written by save_to_disk for all splits, for one
 INSTRUCTIONS = """To get it without access to the hub:
   1. load it where it can be reached, python -c 'import datasets; datasets.load_dataset("{name}")', and copy \
 the cache (~/.cache/huggingface, or the folder that HF_HOME names)

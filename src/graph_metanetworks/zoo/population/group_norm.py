@@ -21,9 +21,8 @@ class ColumnGroupNorm(torch.autograd.Function):
         squares = torch.linalg.vector_norm(centred, dim=-1).square_() / x.shape[-1]  # var_mean is slower
         inverse = (squares.mean(2, keepdim=True) + epsilon).rsqrt_()  # [G, groups, 1, batch]
         ctx.save_for_backward(centred, weight, inverse)
-        return torch.mul(centred, (inverse * weight).unsqueeze(-1)).add_(
-            bias.unsqueeze(-1)
-        )  # faster than addcmul
+        # faster than addcmul
+        return torch.mul(centred, (inverse * weight).unsqueeze(-1)).add_(bias.unsqueeze(-1))
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
