@@ -1,4 +1,4 @@
-"""Speed of training classifiers for zoos: a population beside an ordinary loop over its networks.
+"""Speed of training classifiers for zoos: a population against a plain loop over its networks.
 
     python benchmarks/zoo.py                     # 8 x 8 grey images, batches of 64, populations of 16
     python benchmarks/zoo.py --side 32           # 32 x 32 colour images
@@ -23,50 +23,55 @@ from engine import show
 from torch import Tensor, nn
 
 from graph_metanetworks.allocator import keep_freed_memory
-from graph_metanetworks.zoo.families import FAMILIES, Architecture, Task
-from graph_metanetworks.zoo.population.course import TrainingConfig
+from graph_metanetworks.zoo.families import FAMILIES, ClassifierArchitecture, ImageSpec
 from graph_metanetworks.zoo.population.memory import networks_at_once
 from graph_metanetworks.zoo.population.ordinary import make_optimizer, train_step
 from graph_metanetworks.zoo.population.population import Population
-from graph_metanetworks.zoo.population.ways import StackedLayers, Vmapped, Way, stacked_parameters
+from graph_metanetworks.zoo.population.schedule import TrainingConfig
+from graph_metanetworks.zoo.population.training_mode import (
+    StackedLayers,
+    TrainingMode,
+    Vmapped,
+    stacked_parameters,
+)
 from graph_metanetworks.zoo.recipes.classifier_recipe import ClassifierRecipe
 
-OPTIMIZERS = ("adam", "rmsprop", "sgd")  # in the order in which a population has them
+OPTIMIZERS = ("adam", "rmsprop", "sgd")  # in the order of a population
 ARCHITECTURES = [
-    Architecture("cnn2d", 24, 2, 1, "batch", 0.1),
-    Architecture("cnn2d", 32, 3, 2, "group", 0.1),
-    Architecture("cnn1d", 24, 2, 1, "batch", 0.1),
-    Architecture("cnn1d", 32, 3, 2, "group", 0.1),
-    Architecture("deepsets", 32, 3, 1, "batch", 0.1),
-    Architecture("deepsets", 64, 3, 2, "group", 0.1),
-    Architecture("resnet", 16, 3, 1, "batch", 0.0),
-    Architecture("resnet", 32, 3, 1, "batch", 0.0),
-    Architecture("vit", 32, 2, 1, "layer", 0.1),
-    Architecture("vit", 48, 3, 1, "layer", 0.1),
+    ClassifierArchitecture("cnn2d", 24, 2, 1, "batch", 0.1),
+    ClassifierArchitecture("cnn2d", 32, 3, 2, "group", 0.1),
+    ClassifierArchitecture("cnn1d", 24, 2, 1, "batch", 0.1),
+    ClassifierArchitecture("cnn1d", 32, 3, 2, "group", 0.1),
+    ClassifierArchitecture("deepsets", 32, 3, 1, "batch", 0.1),
+    ClassifierArchitecture("deepsets", 64, 3, 2, "group", 0.1),
+    ClassifierArchitecture("resnet", 16, 3, 1, "batch", 0.0),
+    ClassifierArchitecture("resnet", 32, 3, 1, "batch", 0.0),
+    ClassifierArchitecture("vit", 32, 2, 1, "layer", 0.1),
+    ClassifierArchitecture("vit", 48, 3, 1, "layer", 0.1),
 ]
 
 
 @dataclass(frozen=True)
-class Setting:
-    task: Task
+class Case:
+    spec: ImageSpec
     batch: int
     population: int
     repeats: int
 
     def data(self) -> tuple[Tensor, Tensor]:
-        task = self.task
-        images = torch.randn(self.batch, task.channels, task.height, task.width)
-        return images, torch.randint(task.classes, (self.batch,))
+        spec = self.spec
+        images = torch.randn(self.batch, spec.channels, spec.height, spec.width)
+        return images, torch.randint(spec.classes, (self.batch,))
 
 
 def config(optimizer: str) -> TrainingConfig:
     return TrainingConfig(learning_rate=1e-4, weight_decay=1e-4, label_smoothing=0.1, optimizer=optimizer)
 
 
-def ordinary(architecture: Architecture, setting: Setting) -> Callable[[], None]:
-    """A step of three networks, one after the other, each with another optimiser."""
-    images, labels = setting.data()
-    networks = [build(architecture, setting.task) for _ in OPTIMIZERS]
+def ordinary(architecture: ClassifierArchitecture, case: Case) -> Callable[[], None]:
+    """Take a step of three networks in turn, each with another optimiser."""
+    images, labels = case.data()
+    networks = [build(architecture, case.spec) for _ in OPTIMIZERS]
     pairs = [(n, make_optimizer(n, config(name))) for n, name in zip(networks, OPTIMIZERS, strict=True)]
 
     def step() -> None:
@@ -76,24 +81,26 @@ def ordinary(architecture: Architecture, setting: Setting) -> Callable[[], None]
     return step
 
 
-def population(architecture: Architecture, setting: Setting, make: Callable[..., Way]) -> Callable[[], None]:
-    images, labels = setting.data()
-    networks = [build(architecture, setting.task) for _ in range(setting.population)]
-    names = sorted(OPTIMIZERS[k % 3] for k in range(setting.population))
+def population(
+    architecture: ClassifierArchitecture, case: Case, make: Callable[..., TrainingMode]
+) -> Callable[[], None]:
+    images, labels = case.data()
+    networks = [build(architecture, case.spec) for _ in range(case.population)]
+    names = sorted(OPTIMIZERS[k % 3] for k in range(case.population))
     whole = Population(stacked_parameters(networks), make(networks), [config(name) for name in names])
     return lambda: whole.step(images, labels, 1.0)
 
 
-def stacked(networks: list[nn.Module]) -> Way:
+def stacked(networks: list[nn.Module]) -> TrainingMode:
     return StackedLayers(networks, [torch.Generator() for _ in networks])
 
 
-def build(architecture: Architecture, task: Task) -> nn.Module:
-    return FAMILIES[architecture.family].build(architecture, task).train()
+def build(architecture: ClassifierArchitecture, spec: ImageSpec) -> nn.Module:
+    return FAMILIES[architecture.family].build(architecture, spec).train()
 
 
 def milliseconds(steps: dict[str, tuple[Callable[[], None], int]], repeats: int) -> dict[str, float]:
-    """Per network: every way in turn, the best of the repeats. The first run does not count."""
+    """Return the seconds per network of each function, the best of several repeats after a warm-up."""
     found = dict.fromkeys(steps, float("inf"))
     for repeat in range(repeats + 1):
         for name, (step, networks) in steps.items():
@@ -105,27 +112,27 @@ def milliseconds(steps: dict[str, tuple[Callable[[], None], int]], repeats: int)
     return found
 
 
-def without_dropout(architecture: Architecture) -> Architecture:
+def without_dropout(architecture: ClassifierArchitecture) -> ClassifierArchitecture:
     return replace(architecture, dropout=0.0)
 
 
-def as_built(architecture: Architecture, setting: Setting) -> int:
-    network, (images, _) = build(architecture, setting.task), setting.data()
+def as_built(architecture: ClassifierArchitecture, case: Case) -> int:
+    network, (images, _) = build(architecture, case.spec), case.data()
     return min(ClassifierRecipe.population, networks_at_once(network, images))
 
 
-def families(setting: Setting, architectures: list[Architecture]) -> Iterator[list[str]]:
+def families(case: Case, architectures: list[ClassifierArchitecture]) -> Iterator[list[str]]:
     for architecture in architectures:
-        size = as_built(architecture, setting)
+        size = as_built(architecture, case)
         found = milliseconds(
             {
-                "loop": (ordinary(architecture, setting), len(OPTIMIZERS)),
-                "population": (population(architecture, setting, stacked), setting.population),
-                "built": (population(architecture, replace(setting, population=size), stacked), size),
-                # vmap has no dropout of each network's own, so it is spared it
-                "vmap": (population(without_dropout(architecture), setting, Vmapped), setting.population),
+                "loop": (ordinary(architecture, case), len(OPTIMIZERS)),
+                "population": (population(architecture, case, stacked), case.population),
+                "built": (population(architecture, replace(case, population=size), stacked), size),
+                # vmap does not support dropout per network
+                "vmap": (population(without_dropout(architecture), case, Vmapped), case.population),
             },
-            setting.repeats,
+            case.repeats,
         )
         ratios = {name: f"{found['loop'] / value:.1f}x" for name, value in found.items()}
         yield [
@@ -138,18 +145,18 @@ def families(setting: Setting, architectures: list[Architecture]) -> Iterator[li
 
 
 def curve(
-    setting: Setting,
-    architectures: list[Architecture],
+    case: Case,
+    architectures: list[ClassifierArchitecture],
     batches: tuple[int, ...],
     populations: tuple[int, ...],
 ) -> Iterator[list[str]]:
     for architecture in architectures[::2]:
         for batch in batches:
-            sizes = {size: replace(setting, batch=batch, population=size) for size in populations}
+            sizes = {size: replace(case, batch=batch, population=size) for size in populations}
             steps = {"loop": (ordinary(architecture, sizes[populations[0]]), len(OPTIMIZERS))}
             for size, its in sizes.items():
                 steps[str(size)] = (population(architecture, its, stacked), size)
-            found = milliseconds(steps, setting.repeats)
+            found = milliseconds(steps, case.repeats)
             ratios = [f"{found['loop'] / found[str(size)]:.1f}x" for size in populations]
             yield [f"{architecture.family}, batch {batch}", f"{found['loop']:.2f} ms", *ratios]
 
@@ -169,16 +176,16 @@ def main() -> None:
     torch.set_num_threads(1)
     keep_freed_memory()
     torch.manual_seed(0)
-    task = Task(1 if options.side == 8 else 3, options.side, options.side, 10)
-    setting = Setting(task, options.batch, options.population, options.repeats)
+    spec = ImageSpec(1 if options.side == 8 else 3, options.side, options.side, 10)
+    case = Case(spec, options.batch, options.population, options.repeats)
     chosen = [a for a in ARCHITECTURES if options.family in (None, a.family)]
     if options.curve:
         sizes = (4, 16, 64)
         header = ["family", "loop", *(f"population of {size}" for size in sizes)]
-        show(header, curve(setting, chosen, (16, 32, 64), sizes), options.markdown)
+        show(header, curve(case, chosen, (16, 32, 64), sizes), options.markdown)
     else:
         header = ["networks", "loop", "population", "faster", "as built", "vmap alone"]
-        show(header, families(setting, chosen), options.markdown)
+        show(header, families(case, chosen), options.markdown)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What it costs to build the paper's zoos: networks per hour of one core, by family.
+"""The cost of building the paper's zoos: networks per core-hour, by family.
 
     python benchmarks/zoo_cost.py                              # random images of the size of CIFAR-10
     python benchmarks/zoo_cost.py --architectures 12 --markdown
@@ -23,14 +23,14 @@ from engine import show
 
 from graph_metanetworks.zoo.data import ImageData
 from graph_metanetworks.zoo.families import FAMILIES
-from graph_metanetworks.zoo.population.course import Course
 from graph_metanetworks.zoo.population.memory import networks_at_once
 from graph_metanetworks.zoo.population.metrics import TRAIN_IMAGES
+from graph_metanetworks.zoo.population.schedule import TrainingSchedule
 from graph_metanetworks.zoo.population.train import train
 from graph_metanetworks.zoo.recipes.classifiers import ClassifierConfig, Diverse
 
 OPTIMIZERS = ("sgd", "adam", "rmsprop")
-MEASURED = 256  # images, of each part
+MEASURED = 256  # images per split
 STEPS = 6
 TRAINING_IMAGES, TEST_IMAGES = 50_000, 10_000  # of CIFAR-10
 NETWORKS = 30_000  # of a zoo of the paper
@@ -52,7 +52,7 @@ def drawn_architectures(recipe: Diverse, family: str, count: int) -> Iterator[Cl
 
 
 def seconds_of_one(recipe: Diverse, config: ClassifierConfig) -> float:
-    """Of one core, for the whole training of a network."""
+    """Return the seconds of one core for the whole training of a network."""
     batches = recipe.batches(config)
     size = min(recipe.population, networks_at_once(recipe.build(config), batches.training(0)[0]))
     configs = [replace(config, optimizer=OPTIMIZERS[k % 3]) for k in range(size)]
@@ -62,13 +62,13 @@ def seconds_of_one(recipe: Diverse, config: ClassifierConfig) -> float:
         configs,
         range(size),
         batches,
-        Course(STEPS, warmup=1),
+        TrainingSchedule(STEPS, warmup=1),
         lambda share: times.append(time.process_time()),
     )
     taken = [after - before for before, after in pairwise(times)]
     step = statistics.median(taken[1:-1])
-    measuring = (taken[-1] - step) / (2 * MEASURED)  # the last step, then all images are looked at
-    steps = recipe.options["epochs"] * (TRAINING_IMAGES // recipe.options["batch_size"])
+    measuring = (taken[-1] - step) / (2 * MEASURED)  # an evaluation on all images follows the last step
+    steps = recipe.options()["epochs"] * (TRAINING_IMAGES // recipe.options()["batch_size"])
     return (steps * step + (TRAIN_IMAGES + TEST_IMAGES) * measuring) / size
 
 

@@ -1,8 +1,8 @@
-"""Time of fitting INRs: populations beside the ordinary loop, and how good the fits are.
+"""Speed of fitting INRs: populations against the plain loop, and the quality of the fits.
 
     python benchmarks/zoo_inrs.py                   # two tables
     python benchmarks/zoo_inrs.py --markdown        # the same for docs/inrs.md
-    python benchmarks/zoo_inrs.py --data-dir DATA   # where data sets are; those that are missing are left out
+    python benchmarks/zoo_inrs.py --data-dir DATA   # where data sets are; missing ones are skipped
 
 Two workers with one torch thread each do the same at the same time: in turn, a few steps of the ordinary loop
 (autograd, torch.optim.Adam, one network) and of a population. The ratio is the median over all turns. Then
@@ -27,7 +27,7 @@ from graph_metanetworks.zoo.inr import fit_alone, fit_population, initial_weight
 from graph_metanetworks.zoo.recipes.inrs import ImageInrs, InrRecipe, SineInrs
 
 WORKERS = 2
-STEPS = 40  # of a turn
+STEPS = 40  # per turn
 POPULATION = 64
 
 Make = Callable[[], InrRecipe]
@@ -45,7 +45,7 @@ def cases(data_dir: str | None) -> dict[str, Make]:
 
 @dataclass(frozen=True)
 class Turns:
-    """Seconds for each step of one network, turn by turn."""
+    """Return the seconds per step of one network for each turn."""
 
     plain: list[float]
     population: list[float]
@@ -58,7 +58,7 @@ class Turns:
 def take_turns(make: Make, first: int, turns: int) -> Turns:
     torch.set_num_threads(1)
     recipe = make()
-    options = replace(recipe.options, steps=STEPS, stop_loss=None)
+    options = replace(recipe.fit_options, steps=STEPS, stop_loss=None)
     configs = [recipe.draw_at(k, torch.Generator().manual_seed(k)) for k in range(first, first + POPULATION)]
     targets, grid = recipe.targets(configs), recipe.grid
     architecture, conventions = recipe.architecture, recipe.conventions
@@ -70,7 +70,7 @@ def take_turns(make: Make, first: int, turns: int) -> Turns:
     def population() -> None:
         fit_population(architecture, conventions, grid, initial, targets, options)
 
-    plain(), population()  # warm
+    plain(), population()  # warm-up
     result = Turns([], [])
     for _ in range(turns):
         result.plain.append(seconds(plain) / STEPS)
@@ -85,7 +85,7 @@ def seconds(function: Callable[[], None]) -> float:
 
 
 def fit_whole(make: Make, first: int, count: int) -> tuple[float, list[float], int]:
-    """Seconds, PSNRs, and the number of fits that converged."""
+    """Return the seconds, the PSNRs, and the number of fits that converged."""
     torch.set_num_threads(1)
     recipe = make()
     numbers = range(first, first + count)

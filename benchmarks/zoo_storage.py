@@ -1,4 +1,4 @@
-"""Zoos on disk: opening and reading a large one, against a file for each network.
+"""Open and read a large zoo, compared with one file per network.
 
     python benchmarks/zoo_storage.py [--networks 30000]
 
@@ -33,15 +33,15 @@ class Config:
 
 
 class Untrained(Recipe[Config]):
-    """CNNs of three widths, as they are initialised."""
+    """Untrained CNNs of three widths."""
 
     name = "untrained"
 
-    def settings(self) -> dict[str, Any]:
+    def options(self) -> dict[str, Any]:
         return {}
 
     @classmethod
-    def from_settings(cls, settings: dict[str, Any]) -> Untrained:
+    def from_options(cls, options: dict[str, Any]) -> Untrained:
         return cls()
 
     def draw(self, generator: torch.Generator) -> Config:

@@ -1,4 +1,4 @@
-"""gmn zoo: what a user types, and what is said."""
+"""The commands of `gmn zoo` and their messages."""
 
 import json
 import sys
@@ -44,11 +44,11 @@ def zoo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_options_of_the_recipe(zoo: Path) -> None:
-    assert Zoo.open(zoo).description.settings["steps"] == 4
+    assert Zoo.open(zoo).description.options["steps"] == 4
 
 
 @pytest.mark.parametrize(
-    ("words", "settings"),
+    ("words", "options"),
     [
         (["--steps=5"], {"steps": 5, "checkpoints": False}),
         (["--checkpoints", "--steps", "1"], {"steps": 1, "checkpoints": True}),
@@ -58,17 +58,17 @@ def test_options_of_the_recipe(zoo: Path) -> None:
         (["--checkpoints", "yes"], {"steps": 3, "checkpoints": True}),
     ],
 )
-def test_ways_to_write_options(words: list[str], settings: dict, tmp_path: Path) -> None:
+def test_spellings_of_options(words: list[str], options: dict, tmp_path: Path) -> None:
     passes("build", RECIPE, *words, "--count", 2, "--out", tmp_path, "--workers", 1, "--quiet")
-    found = Zoo.open(tmp_path).description.settings
-    assert {name: found[name] for name in settings} == settings
+    found = Zoo.open(tmp_path).description.options
+    assert {name: found[name] for name in options} == options
 
 
 def test_a_recipe_in_a_file_is_found_again_from_elsewhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "my_recipes.py").write_text(
-        "from zoo_recipes import Regressors\nclass Mine(Regressors): pass\n"
+        "from support.zoo_recipes import Regressors\nclass Mine(Regressors): pass\n"
     )
     monkeypatch.chdir(tmp_path)
     passes("build", "my_recipes.py:Mine", "--count", 3, "--out", "zoo", "--workers", 1, "--quiet")
@@ -88,20 +88,20 @@ def test_help_lists_the_options_of_the_recipe() -> None:
         (["divers"], "there is no recipe 'divers'"),
         (
             [RECIPE, "--stps", "3"],
-            "has an option --stps. The options of zoo_recipes:Regressors are: --steps,",
+            "has an option --stps. The options of support.zoo_recipes:Regressors are: --steps,",
         ),
-        ([RECIPE, "stray"], "'stray' is not understood"),
+        ([RECIPE, "stray"], "'stray' is not an option"),
         ([RECIPE, "--steps", "-1"], "steps must not be negative"),
         ([RECIPE, "--steps", "abc"], "--steps must be a whole number, not 'abc'"),
         ([RECIPE, "--steps", "1.5"], "--steps must be a whole number, not '1.5'"),
         ([RECIPE, "--pause", "nan"], "--pause must be a number, not 'nan'"),
         ([RECIPE, "--checkpoints", "maybe"], "--checkpoints must be true or false, not 'maybe'"),
-        ([RECIPE, "--steps"], "--steps needs a value, a whole number"),
-        ([RECIPE, "--no-steps"], "--no-steps is not understood: --steps is not true or false"),
+        ([RECIPE, "--steps"], "--steps needs a value (a whole number)"),
+        ([RECIPE, "--no-steps"], "--no-steps is not valid: --steps is not a flag"),
         (["sine-inrs", "--schedule", "linear"], "--schedule must be constant or cosine, not 'linear'"),
         (["sine-inrs", "--steps", "0"], "steps must be at least 1, not 0"),
         (["sine-inrs", "--points", "0"], "points and largest must be positive"),
-        (["sine-inrs", "--weight-decay", "-1"], "weight_decay cannot be negative"),
+        (["sine-inrs", "--weight-decay", "-1"], "weight_decay must not be negative"),
         (["small-cnns", "--epochs", "0"], "epochs must be at least 1, not 0"),
         (["small-cnns", "--batch-size", "0"], "batch_size must be at least 1, not 0"),
     ],
@@ -109,13 +109,13 @@ def test_help_lists_the_options_of_the_recipe() -> None:
 def test_mistakes(words: list[str], said: str, tmp_path: Path) -> None:
     folder = tmp_path / "zoo"
     assert said in fails("build", *words, "--count", 3, "--out", folder, "--workers", 1)
-    assert not folder.exists()  # nothing was begun
+    assert not folder.exists()  # nothing was started
 
 
 def test_ctrl_c_before_anything_was_made(tmp_path: Path) -> None:
     (tmp_path / "stopped.py").write_text("raise KeyboardInterrupt  # while it is imported\n")
     result = run("build", tmp_path / "stopped.py:Mine", "--count", 3, "--out", tmp_path / "zoo")
-    assert result.exit_code == 130 and "stopped; 0 of 3 networks are finished" in result.output
+    assert result.exit_code == 130 and "stopped: 0 of 3 networks are finished" in result.output
 
 
 def test_another_command_is_refused(zoo: Path) -> None:
@@ -130,10 +130,10 @@ def test_the_same_command_again(zoo: Path) -> None:
 
 def test_info(zoo: Path, tmp_path: Path) -> None:
     text = passes("info", zoo, "--plot", tmp_path / "h.png")
-    for part in ("30", "deep", "shallow", "test_accuracy", "seed", "steps", "torch", "noise", "drew"):
+    for part in ("30", "deep", "shallow", "test_accuracy", "seed", "steps", "torch", "noise", "saved"):
         assert part in text
     assert (tmp_path / "h.png").stat().st_size > 1000
-    assert "Spread of loss" in passes("info", zoo, "--metric", "loss", "--by", "diverged")
+    assert "Distribution of loss" in passes("info", zoo, "--metric", "loss", "--by", "diverged")
     known = json.loads(passes("info", zoo, "--json"))
     assert known["networks"] == known["wanted"] == 30 and known["settings"]["steps"] == 4
     assert "must end in" in fails("info", zoo, "--plot", "h.gif")
@@ -172,18 +172,18 @@ def test_info_fits_the_terminal(zoo: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def test_info_without_a_usual_metric(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("graph_metanetworks.zoo.histogram.METRICS", ())
     passes("build", RECIPE, "--count", 4, "--out", tmp_path, "--workers", 1, "--quiet")
-    assert "--metric shows the spread of one of index, family" in passes("info", tmp_path)
+    assert "Use --metric to show the distribution of one of index, family" in passes("info", tmp_path)
     assert json.loads(passes("info", tmp_path, "--json"))["spread"] is None
-    assert "nothing to draw" in fails("info", tmp_path, "--plot", tmp_path / "h.png")
+    assert "nothing to plot" in fails("info", tmp_path, "--plot", tmp_path / "h.png")
 
 
 def test_check(zoo: Path) -> None:
-    assert "shards are whole: 30 networks" in passes("check", zoo)
+    assert "with 30 networks are intact" in passes("check", zoo)
     weights = zoo / "weights-00001.safetensors"
     content = weights.read_bytes()
     weights.write_bytes(content[:-1])
     said = fails("check", zoo)
-    assert "weights-00001.safetensors" in said and "only what is damaged is rebuilt" in said
+    assert "weights-00001.safetensors" in said and "to rebuild only the damaged files" in said
     weights.write_bytes(content)
 
 
@@ -191,12 +191,12 @@ def test_check_names_shards_without_a_line(zoo: Path) -> None:
     manifest = zoo / "manifest.jsonl"
     content = manifest.read_bytes()
     manifest.write_bytes(content.splitlines(keepends=True)[0])
-    assert "table-00001.parquet and weights-00001.safetensors have no line" in passes("check", zoo)
+    assert "table-00001.parquet and weights-00001.safetensors are not in the manifest" in passes("check", zoo)
     manifest.unlink()
     said = fails("check", zoo)
     assert "manifest.jsonl: lines are missing" in said and "weights-00000.safetensors" in said
     command = ("build", RECIPE, "--steps", 4, "--count", 30, "--out", zoo, "--workers", 1)
-    assert "without a line in the manifest: 2; they are kept" in passes(*command)
+    assert "kept 2 intact shards that were missing" in passes(*command)
     assert manifest.read_bytes() == content
 
 

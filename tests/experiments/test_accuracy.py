@@ -124,7 +124,7 @@ def test_scores_within_groups() -> None:
 def test_stripes_can_be_learned() -> None:
     recipe = VaryingCnns("digits", epochs=2)
     other = VaryingCnns(stripes(recipe), epochs=2)
-    assert other.task == recipe.task
+    assert other.spec == recipe.spec
     config = recipe.draw(torch.Generator().manual_seed(3))
     (trained,) = other.train([config], [0], lambda share: None)
     assert trained.metrics["train_accuracy"] > 0.2  # chance is 0.1
@@ -134,7 +134,7 @@ def test_accuracies_are_measured_as_those_of_the_zoo() -> None:
     recipe = VaryingCnns("digits", epochs=1)
     config = recipe.draw(torch.Generator().manual_seed(3))
     (trained,) = recipe.train([config], [0], lambda share: None)
-    again = with_images(VaryingCnns.from_settings(recipe.settings()))
+    again = with_images(VaryingCnns.from_options(recipe.options()))
     assert again is not None
     found = true_accuracy(again, config, trained.state_dict, "test_accuracy")
     assert found == pytest.approx(trained.metrics["test_accuracy"], abs=0.005)

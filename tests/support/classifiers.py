@@ -1,4 +1,4 @@
-"""What the tests of classifiers share: little data, and networks of every family."""
+"""Small data and networks of every family, for tests of classifiers."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -8,44 +8,46 @@ import torch
 from torch import Tensor, nn
 
 from graph_metanetworks.zoo.data import ImageData, load
-from graph_metanetworks.zoo.families import FAMILIES, Architecture, Task
+from graph_metanetworks.zoo.families import FAMILIES, ClassifierArchitecture, ImageSpec
 from graph_metanetworks.zoo.families.small_cnn import ACTIVATIONS, SmallCnnConfig, initialized_small_cnn
 from graph_metanetworks.zoo.population.batches import Batches, channel_statistics, usual_augmentation
-from graph_metanetworks.zoo.population.course import TrainingConfig
+from graph_metanetworks.zoo.population.schedule import TrainingConfig
 
-TASK = Task(channels=1, height=8, width=8, classes=10)
-SCALE = 3  # of images so large that networks take strides and patches as on CIFAR-10
-LARGE_TASK = replace(TASK, height=8 * SCALE, width=8 * SCALE)
+SPEC = ImageSpec(channels=1, height=8, width=8, classes=10)
+SCALE = 3  # enlarges images so that strides and patches are as on CIFAR-10
+LARGE_SPEC = replace(SPEC, height=8 * SCALE, width=8 * SCALE)
 VARIANTS = [(family.name, norm) for family in FAMILIES.values() for norm in family.norm.values]
 
 
 @dataclass(frozen=True)
-class Config(Architecture, TrainingConfig):
+class Config(ClassifierArchitecture, TrainingConfig):
     pass
 
 
 def build(config: Config) -> nn.Module:
-    return FAMILIES[config.family].build(config, TASK)
+    return FAMILIES[config.family].build(config, SPEC)
 
 
 def build_large(config: Config) -> nn.Module:
-    return FAMILIES[config.family].build(config, LARGE_TASK)
+    return FAMILIES[config.family].build(config, LARGE_SPEC)
 
 
 def build_small_cnn(config: SmallCnnConfig) -> nn.Module:
-    return initialized_small_cnn(config, LARGE_TASK)
+    return initialized_small_cnn(config, LARGE_SPEC)
 
 
-def architecture(family: str, norm: str, dropout: float = 0.1, *, largest: bool = False) -> Architecture:
+def architecture(
+    family: str, norm: str, dropout: float = 0.1, *, largest: bool = False
+) -> ClassifierArchitecture:
     known = FAMILIES[family]
     hidden, depth = (
         (known.hidden.values[-1], known.depth.values[-1]) if largest else (known.hidden.values[0], 2)
     )
-    return Architecture(family, hidden, depth, known.linear_layers.values[-1], norm, dropout)
+    return ClassifierArchitecture(family, hidden, depth, known.linear_layers.values[-1], norm, dropout)
 
 
 def configs(family: str, norm: str, *, largest: bool = False) -> list[Config]:
-    """Four networks of one shape that differ in all else: optimisers out of order, one without dropout."""
+    """Return four networks of one shape that differ in all else, with unsorted optimisers."""
     return [
         Config(**vars(architecture(family, norm, dropout, largest=largest)), **training)
         for dropout, training in _trainings()
@@ -53,18 +55,18 @@ def configs(family: str, norm: str, *, largest: bool = False) -> list[Config]:
 
 
 def small_cnns(activation: str) -> list[SmallCnnConfig]:
-    """Four networks that differ in training, and in how they begin."""
-    ways = ("glorot_normal", "he_normal", "orthogonal", "truncated_normal")
+    """Return four networks that differ in training and initialisation."""
+    schemes = ("glorot_normal", "he_normal", "orthogonal", "truncated_normal")
     return [
         SmallCnnConfig(
             activation=activation,
-            initialization=way,
+            initialization=scheme,
             initial_deviation=0.2,
             dropout=dropout,
             train_fraction=1.0,
             **training,
         )
-        for way, (dropout, training) in zip(ways, _trainings(), strict=True)
+        for scheme, (dropout, training) in zip(schemes, _trainings(), strict=True)
     ]
 
 
@@ -91,7 +93,7 @@ def _trainings() -> list[tuple[float, dict[str, Any]]]:
 
 @dataclass(frozen=True, eq=False)
 class Together:
-    """Networks that a test trains together, and how large the images are that they see."""
+    """Networks that a test trains together, and the scale of their images."""
 
     build: Callable[[Any], nn.Module]
     configs: Sequence[TrainingConfig]

@@ -34,12 +34,12 @@ class ScaledNetworks(Recipe[Config]):
     def __init__(self, *, broken: int = 0, one_size: bool = False) -> None:
         self.broken, self.one_size = broken, one_size  # every so many networks have NaN weights
 
-    def settings(self) -> dict[str, Any]:
+    def options(self) -> dict[str, Any]:
         return {"broken": self.broken, "one_size": self.one_size}
 
     @classmethod
-    def from_settings(cls, settings: dict[str, Any]) -> ScaledNetworks:
-        return cls(**settings)
+    def from_options(cls, options: dict[str, Any]) -> ScaledNetworks:
+        return cls(**options)
 
     def draw(self, generator: torch.Generator) -> Config:
         kind, width, size, rate = torch.rand(4, generator=generator).tolist()

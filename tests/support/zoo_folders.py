@@ -1,4 +1,4 @@
-"""Folders of zoos: what is in them, and processes that die while they fill them."""
+"""Contents of zoo folders, and processes that are killed while they write to them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ make = partial(build, Regressors(), COUNT, workers=1, shard_size=SHARD, quiet=Tr
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """The files of a finished zoo. The lock is no part of it, and neither is its date."""
+    """Return the files of a finished zoo, without the lock and the date."""
     files = {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.name != ".lock"}
     description = json.loads(files["zoo.json"])
     rest = {name: value for name, value in description.items() if name not in ("created", "checksum")}
@@ -28,7 +28,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def fork(work: Callable[[], object]) -> int:
-    """A process that does the work and exits with 0, or with 1 after an error; its number."""
+    """Start a process that does the work and exits with 0, or with 1 after an error. Return its id."""
     child = os.fork()
     if child:
         return child
@@ -42,7 +42,7 @@ def fork(work: Callable[[], object]) -> int:
 
 
 def in_child(work: Callable[[], object], *, kill_after: float | None = None) -> int:
-    """Do the work in another process, perhaps kill it; its exit code, negative for a signal."""
+    """Do the work in another process, perhaps kill it, and return its exit code (negative for a signal)."""
     child = fork(work)
     if kill_after is not None:
         time.sleep(kill_after)

@@ -25,7 +25,7 @@ class Config:
 
 
 class Regressors(Recipe[Config]):
-    """Small MLPs, a few steps of SGD on noise. Every fifth one is said to have diverged."""
+    """Small MLPs with a few steps of SGD on noise. Every fifth one is marked as diverged."""
 
     name = "regressors"
     population = 4
@@ -34,9 +34,9 @@ class Regressors(Recipe[Config]):
         if steps < 0:
             raise ValueError(f"steps must not be negative: {steps}")
         self.steps, self.checkpoints = steps, checkpoints
-        self.pause = pause  # seconds per population; it does not decide the result
+        self.pause = pause  # seconds per population, without effect on the result
 
-    def settings(self) -> dict[str, Any]:
+    def options(self) -> dict[str, Any]:
         return {
             "steps": self.steps,
             "checkpoints": self.checkpoints,
@@ -44,8 +44,8 @@ class Regressors(Recipe[Config]):
         }
 
     @classmethod
-    def from_settings(cls, settings: dict[str, Any]) -> Regressors:
-        return cls(steps=settings["steps"], checkpoints=settings["checkpoints"])
+    def from_options(cls, options: dict[str, Any]) -> Regressors:
+        return cls(steps=options["steps"], checkpoints=options["checkpoints"])
 
     def draw(self, generator: torch.Generator) -> Config:
         kind, rate = torch.rand(2, generator=generator).tolist()
@@ -91,7 +91,7 @@ class Regressors(Recipe[Config]):
 
 
 class OnceKilled(Regressors):
-    """The first worker to get at network with the marked seed dies of SIGKILL, as a lost machine would."""
+    """The first worker that trains is killed, like a machine that is lost."""
 
     name = "once-killed"
 

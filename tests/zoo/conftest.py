@@ -1,4 +1,4 @@
-"""A zoo that nothing has happened to, and copies of it to disturb."""
+"""An intact zoo, and copies of it that tests may damage."""
 
 import shutil
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Builds: the same bits however they are made, growing, what is refused, what fails."""
+"""Builds: equal bits however a zoo is built, growth, refused commands, failures."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -10,12 +10,12 @@ import pytest
 import torch
 
 import graph_metanetworks as gmn
-from graph_metanetworks.errors import ZooError
+from graph_metanetworks.errors import StorageError, ZooError
 from graph_metanetworks.storage import checksum
 from graph_metanetworks.zoo import Zoo, build
 from graph_metanetworks.zoo.description import Description
 from graph_metanetworks.zoo.plan import draw
-from graph_metanetworks.zoo.recipe import Trained, network_seed
+from graph_metanetworks.zoo.recipe import Recipe, Trained, network_seed
 from support.zoo_folders import contents
 from support.zoo_recipes import Config, OnceKilled, Regressors
 
@@ -61,7 +61,7 @@ def test_draw_needs_no_annotation(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "said"),
-    [(Misannotated, "must be annotated with the dataclass"), (Plain, "a config must be a dataclass")],
+    [(Misannotated, "draw with the dataclass"), (Plain, "a config must be a dataclass")],
 )
 def test_configs_that_could_not_be_read_again_are_refused_at_once(kind, said: str, tmp_path: Path) -> None:
     with pytest.raises(ZooError, match=said):
@@ -125,7 +125,7 @@ def test_checkpoints(tmp_path: Path) -> None:
     before, after = network.checkpoint(0), network.state_dict
     assert list(before) == list(after)
     assert not torch.equal(before["0.weight"], after["0.weight"])
-    with pytest.raises(ZooError, match="not kept at step 7; the steps kept are: 0, 1, 2"):
+    with pytest.raises(ZooError, match="no checkpoint at step 7; its checkpoints are: 0, 1, 2"):
         network.checkpoint(7)
 
 
@@ -145,26 +145,26 @@ def test_half_precision(tmp_path: Path) -> None:
         ({"drop_diverged": True}, "drop_diverged: False, not True"),
         ({"count": 9}, "count: 10, not 9"),
         ({"recipe": Regressors(steps=7)}, "steps: 3, not 7"),
-        ({"recipe": AllDiverge()}, "recipe: 'zoo_recipes:Regressors', not '.*AllDiverge'"),
+        ({"recipe": AllDiverge()}, "recipe: '.*zoo_recipes:Regressors', not '.*AllDiverge'"),
     ],
 )
 def test_another_command_is_refused(change: dict, said: str, tmp_path: Path) -> None:
     alone(Regressors(), 10, tmp_path)
     before = contents(tmp_path)
-    with pytest.raises(ZooError, match=f"(?s)another zoo than this command makes.*{said}"):
+    with pytest.raises(ZooError, match=f"(?s)a different zoo than this command builds.*{said}"):
         alone(**({"recipe": Regressors(), "count": 10, "out": tmp_path} | change))
     assert contents(tmp_path) == before
 
 
 class OfImages(Regressors):
-    """A recipe that says of its data what recipes for images say."""
+    """A recipe that describes its data as recipes for images do."""
 
     def __init__(self, name: str, digest: str | None = 64 * "a") -> None:
         super().__init__()
         known = {"checksum": digest} if digest else {}
         self.data = {"name": name, **known, "classes": [str(n) for n in range(100)]}
 
-    def settings(self) -> dict:
+    def options(self) -> dict:
         return {"steps": 3, "checkpoints": False, "data": self.data}
 
 
@@ -183,16 +183,16 @@ def test_the_same_folder_of_images_by_another_path_is_the_same_data(tmp_path: Pa
         alone(OfImages("folder:other", 64 * "b"), 20, tmp_path)
     with pytest.raises(
         ZooError, match=r"data.name: 'folder:images', not 'mnist'"
-    ):  # it may augment otherwise
+    ):  # its augmentation may differ
         alone(OfImages("mnist"), 20, tmp_path)
 
 
 class Seeded(Regressors):
-    def settings(self) -> dict:
+    def options(self) -> dict:
         return {"seed": 5}
 
 
-def test_a_setting_called_as_an_option_of_the_command_hides_nothing(tmp_path: Path) -> None:
+def test_an_option_named_like_one_of_the_command_hides_nothing(tmp_path: Path) -> None:
     recipe = Seeded()
     alone(recipe, 10, tmp_path)
     with pytest.raises(ZooError, match="seed: 0, not 1"):
@@ -230,7 +230,7 @@ class OtherShapes(Regressors):
 
 def test_a_recipe_that_changed_is_noticed(tmp_path: Path) -> None:
     alone(Regressors(), 40, tmp_path, reference="x:y")
-    with pytest.raises(ZooError, match="has other networks than planned"):
+    with pytest.raises(ZooError, match="does not hold the planned networks"):
         alone(OtherShapes(), 40, tmp_path, reference="x:y")
 
 
@@ -249,12 +249,12 @@ class Forgetful(Regressors):
 
 
 def test_a_recipe_that_fails_in_this_process(tmp_path: Path) -> None:
-    with pytest.raises(ZooError, match=r"(?s)training shard 0 failed.*the loss has no gradient.*goes on"):
+    with pytest.raises(ZooError, match=r"(?s)training shard 0 failed.*the loss has no gradient.*to resume"):
         alone(Failing(), 5, tmp_path)
 
 
 def test_a_recipe_must_return_all_networks(tmp_path: Path) -> None:
-    with pytest.raises(ZooError, match=r"Forgetful.train was given \d networks and returned 0"):
+    with pytest.raises(ZooError, match=r"Forgetful.train was given \d networks but returned 0"):
         alone(Forgetful(), 5, tmp_path)
 
 
@@ -280,9 +280,42 @@ def test_a_recipe_that_cannot_be_sent(tmp_path: Path) -> None:
     assert len(alone(recipe, 40, tmp_path / "zoo")) == 40
 
 
-def test_settings_must_be_plain(tmp_path: Path) -> None:
+def test_recipes_with_the_former_names_of_options_still_work(tmp_path: Path) -> None:
+    with pytest.warns(DeprecationWarning, match=r"(settings is now called options|from_settings)"):
+
+        class Former(Recipe):
+            name = "former"
+            draw, build, shape, train = Regressors.draw, Regressors.build, Regressors.shape, Regressors.train
+            _one, steps, checkpoints, pause = Regressors._one, 3, False, 0.0
+
+            def settings(self):
+                return {"steps": self.steps}
+
+            @classmethod
+            def from_settings(cls, settings):
+                return cls()
+
+    zoo = alone(Former(), 5, tmp_path)
+    assert len(zoo) == 5 and zoo.description.options == {"steps": 3}
+    assert isinstance(Former.from_options({"steps": 3}), Former)
+
+
+def test_zoo_json_keeps_its_keys(tmp_path: Path) -> None:
+    alone(Regressors(), 5, tmp_path)
+    content = json.loads((tmp_path / "zoo.json").read_text())
+    assert content["settings"]["steps"] == 3
+    assert list(content)[:4] == ["recipe", "settings", "seed", "ranges"]
+
+
+def test_a_description_from_before_options_were_called_so(tmp_path: Path) -> None:
+    old = {"recipe": "sine-inrs", "settings": {"steps": 3}, "seed": 0, "ranges": [], "format": 1}
+    (tmp_path / "zoo.json").write_text(json.dumps(checksum.sealed(old)))
+    assert Description.load(tmp_path).options == {"steps": 3}
+
+
+def test_options_must_be_plain(tmp_path: Path) -> None:
     class Strange(Regressors):
-        def settings(self) -> dict:
+        def options(self) -> dict:
             return {"data": torch.zeros(3)}
 
     with pytest.raises(ZooError, match="must be plain values"):
@@ -302,7 +335,7 @@ def test_numbers_below_one(option: str, tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(ZooError, match="cannot write"):
+    with pytest.raises(StorageError, match="cannot write"):
         alone(Regressors(), 5, tmp_path / "file" / "zoo")
 
 
@@ -312,7 +345,7 @@ def test_other_versions_are_noted(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert there.versions
     Description(**(vars(there) | {"versions": there.versions | {"torch": "1.0"}})).save(tmp_path)
     build(Regressors(), 5, tmp_path, workers=1)
-    assert "was begun with torch 1.0, now" in " ".join(capsys.readouterr().err.split())
+    assert "was started with torch 1.0, now" in " ".join(capsys.readouterr().err.split())
 
 
 def test_another_size_of_shards_is_noted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -320,13 +353,13 @@ def test_another_size_of_shards_is_noted(tmp_path: Path, capsys: pytest.CaptureF
     resumed(shard_size=8)
     resumed(shard_size=8)
     resumed()
-    assert "was begun with" not in capsys.readouterr().err
+    assert "was started with" not in capsys.readouterr().err
     resumed(shard_size=4)
-    said = "was begun with shards of 8 networks, and keeps them: shards of 4 are for networks that are added"
+    said = "shards of 8 networks and keeps them. The shard size of 4 applies only to added networks"
     assert said in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_zoo_is_opened_with_the_recipe_that_built_it(tmp_path: Path) -> None:
     zoo = alone(Regressors(steps=4), 5, tmp_path)
     assert isinstance(zoo.recipe, Regressors)
-    assert Zoo.open(tmp_path).recipe.settings() == zoo.recipe.settings()
+    assert Zoo.open(tmp_path).recipe.options() == zoo.recipe.options()

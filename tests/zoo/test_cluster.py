@@ -1,4 +1,4 @@
-"""Ray: the same zoo, also when a worker is lost."""
+"""Ray builds the same zoo, even if a worker is lost."""
 
 import os
 import sys
@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from graph_metanetworks.errors import ZooError
+from graph_metanetworks.extras import MissingExtra
 from graph_metanetworks.zoo import build, progress
 from support.zoo_folders import contents
 from support.zoo_recipes import OnceKilled, Regressors
@@ -17,7 +18,7 @@ from support.zoo_recipes import OnceKilled, Regressors
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[str]:
-    """Two machines with a core each, both on this one; they find the package where we do."""
+    """A cluster of two nodes with one core each, both on this machine."""
     utilities = pytest.importorskip("ray.cluster_utils")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join(path for path in sys.path if path))
@@ -52,13 +53,13 @@ def test_a_recipe_that_fails(cluster: str, tmp_path: Path) -> None:
 
 def test_without_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ZooError, match=r"pip install 'graph_metanetworks\[ray\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install 'graph_metanetworks\[ray\]'"):
         build(Regressors(), 5, tmp_path / "zoo", ray="auto", quiet=True)
     assert not (tmp_path / "zoo").exists()
 
 
 class Unreachable(ModuleType):
-    """Ray where no cluster answers."""
+    """Ray without a cluster that answers."""
 
     def is_initialized(self) -> bool:
         return False
@@ -75,14 +76,14 @@ def test_no_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Task:
-    """A task that runs as soon as it is asked for."""
+    """A task that runs as soon as it is submitted."""
 
     def __init__(self, work: Callable[..., Any]) -> None:
         self.remote = work
 
 
 class Here(ModuleType):
-    """As much of Ray as builds use, in this process."""
+    """The part of Ray that builds use, in this process."""
 
     cloudpickle = SimpleNamespace(register_pickle_by_value=lambda module: None)
     exceptions = SimpleNamespace(RayTaskError=RuntimeError, RayError=OSError)
@@ -97,7 +98,7 @@ def test_progress_moves_with_every_shard(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "ray", Here("ray"))
-    monkeypatch.setattr(progress, "BETWEEN", 0.0)
+    monkeypatch.setattr(progress, "INTERVAL", 0.0)
     build(Regressors(), 24, tmp_path / "cluster", ray="auto", shard_size=8)
     done = [int(line.split()[0]) for line in capsys.readouterr().err.splitlines()]
     assert done[0] == 0 and done[-1] == 24 and len(set(done)) > 3

@@ -1,4 +1,4 @@
-"""Folders: what in them is a zoo's, and what is left alone."""
+"""Which files of a folder belong to a zoo, and which are left alone."""
 
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ def test_a_folder_that_is_no_zoo_is_refused_and_left_alone(tmp_path: Path) -> No
     (tmp_path / "thesis.txt").write_text("years of work")
     (tmp_path / "draft.tmp").write_text("and more")
     with pytest.raises(
-        ZooError, match=r"is not empty and no zoo: it has draft.tmp and 1 more, but no zoo.json"
+        ZooError, match=r"is not empty and not a zoo: it has draft.tmp and 1 more, but no zoo.json"
     ):
         make(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {"thesis.txt", "draft.tmp"}
@@ -32,7 +32,7 @@ def test_only_temporary_files_of_our_own_are_removed(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.glob("*.tmp")} == set(theirs)
 
 
-def test_a_build_killed_at_its_first_moment_goes_on(tmp_path: Path) -> None:
+def test_a_build_killed_at_its_first_moment_resumes(tmp_path: Path) -> None:
     make(tmp_path / "undisturbed")
     (tmp_path / "zoo").mkdir()
     for name in (".lock", "zoo.json.tmp"):

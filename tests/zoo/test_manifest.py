@@ -1,4 +1,4 @@
-"""The manifest: damage costs the shard that it hits, and no other."""
+"""The manifest: a damaged line costs its own shard and no other."""
 
 from pathlib import Path
 
@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graph_metanetworks.storage.atomic import append_durably
-from graph_metanetworks.zoo.manifest import NAME, Record, damaged_lines, read_manifest, rewrite_manifest
+from graph_metanetworks.zoo.manifest import NAME, ShardRecord, damaged_lines, read_manifest, rewrite_manifest
 
 RECORDS = [
-    Record(n, [[3 * n, 3 * n + 1], [3 * n + 2]], f"{n:064}", 100, f"{n + 7:064}", 50) for n in range(4)
+    ShardRecord(n, [[3 * n, 3 * n + 1], [3 * n + 2]], f"{n:064}", 100, f"{n + 7:064}", 50) for n in range(4)
 ]
 
 
@@ -54,14 +54,14 @@ def test_a_flipped_bit_costs_one_or_two_lines_and_never_lies(folder: Path, place
     (folder / NAME).write_bytes(content)
     read = list(read_manifest(folder).values())
     assert all(record in RECORDS for record in read)
-    # an end of a line that is lost joins two of them
+    # a lost newline joins two lines
     assert len(read) >= 3 - (content.count(b"\n") < 4)
     assert len(read) == 4 or damaged_lines(folder)
 
 
 def test_a_later_line_replaces_an_earlier_one(folder: Path) -> None:
     write(folder)
-    newer = Record(1, [[9]], "x", 1, "y", 2, dropped=3)
+    newer = ShardRecord(1, [[9]], "x", 1, "y", 2, dropped=3)
     append_durably(folder / NAME, newer.line())
     assert read_manifest(folder)[1] == newer
 

@@ -1,4 +1,4 @@
-"""What is known of a zoo, as text that fits."""
+"""The overview of a zoo fits the width of the terminal."""
 
 from graph_metanetworks.zoo.overview import Overview
 
@@ -15,7 +15,7 @@ KNOWN = Overview(
     most_weights=2,
     seed=0,
     half=False,
-    settings={"data": {"checksum": "0123456789ab" + 52 * "0", "classes": [f"class {n}" for n in range(40)]}},
+    options={"data": {"checksum": "0123456789ab" + 52 * "0", "classes": [f"class {n}" for n in range(40)]}},
     versions={},
 )
 
@@ -28,4 +28,4 @@ def test_long_lines_go_on_below_themselves() -> None:
 
 def test_checksums_are_short_in_text_only() -> None:
     assert "data.checksum  0123456789ab…\n" in KNOWN.text()
-    assert KNOWN.as_json()["settings"] == KNOWN.settings
+    assert KNOWN.as_json()["settings"] == KNOWN.options

@@ -1,4 +1,4 @@
-"""Plans: every network once, shapes together, and nothing depends on the machine."""
+"""Plans contain every network once, group equal shapes, and do not depend on the machine."""
 
 from collections.abc import Hashable
 from itertools import pairwise
@@ -13,7 +13,7 @@ from support.zoo_recipes import Config, Regressors
 
 
 class Shapes(Regressors):
-    """As many shapes as one likes."""
+    """Networks with any number of shapes."""
 
     def __init__(self, shapes: int, population: int) -> None:
         super().__init__()

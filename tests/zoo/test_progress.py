@@ -1,4 +1,4 @@
-"""How far a build is: a bar on a terminal, a line now and then elsewhere."""
+"""Progress of a build: a bar on a terminal, an occasional line elsewhere."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ from support.zoo_recipes import Regressors
 
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "BETWEEN", 0.0)
+    monkeypatch.setattr(progress, "INTERVAL", 0.0)
 
 
 def said(capsys: pytest.CaptureFixture[str]) -> list[str]:
@@ -23,18 +23,18 @@ def said(capsys: pytest.CaptureFixture[str]) -> list[str]:
 def test_lines_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     with Display(1000, 10) as display:
         for shard in range(3):  # as a cluster reports: finished shards only
-            display.finished(shard, 330)
+            display.finish(shard, 330)
     lines = said(capsys)
     assert lines[1].startswith("340 of 1,000 networks")
-    assert re.fullmatch(r"10 of 1,000 networks, took 0:00:\d\d", lines[0])
-    assert re.fullmatch(r"670 of 1,000 networks, [\d.]+/s, took 0:00:\d\d, left 0:00:\d\d", lines[2])
-    assert re.fullmatch(r"1,000 of 1,000 networks, [\d.]+/s, took 0:00:\d\d", lines[-1])
+    assert re.fullmatch(r"10 of 1,000 networks, elapsed 0:00:\d\d", lines[0])
+    assert re.fullmatch(r"670 of 1,000 networks, [\d.]+/s, elapsed 0:00:\d\d, remaining 0:00:\d\d", lines[2])
+    assert re.fullmatch(r"1,000 of 1,000 networks, [\d.]+/s, elapsed 0:00:\d\d", lines[-1])
 
 
 def test_lines_are_few(capsys: pytest.CaptureFixture[str]) -> None:
     with Display(100, 0) as display:
         for done in range(100):
-            display.partly(0, done)
+            display.update(0, done)
     assert len(said(capsys)) == 2
 
 
@@ -44,29 +44,29 @@ def test_the_bar_names_its_numbers(
     for name, value in {"FORCE_COLOR": "1", "TERM": "xterm", "COLUMNS": "60"}.items():
         monkeypatch.setenv(name, value)
     with Display(4, 0) as display:
-        display.finished(0, 2)
-        display.finished(1, 1)
+        display.finish(0, 2)
+        display.finish(1, 1)
     shown = capsys.readouterr().err
-    assert "3/4" in shown and re.search(r"\d/s took 0:00:\d\d left 0:00:\d\d", shown)
+    assert "3/4" in shown and re.search(r"\d/s elapsed 0:00:\d\d remaining 0:00:\d\d", shown)
 
 
-def test_time_without_news_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_without_updates_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
     monkeypatch.setattr(progress, "monotonic", lambda: clock[0])
     pace = Pace(100, 20)
-    assert pace.texts() == ["took 0:00:00"]
+    assert pace.texts() == ["elapsed 0:00:00"]
     clock[0] = 20.0
-    pace.reach(60)  # the first news, after a long time
-    assert pace.texts() == ["2.0/s", "took 0:00:20", "left 0:00:20"]
+    pace.update(60)  # the first update, after a long time
+    assert pace.texts() == ["2.0/s", "elapsed 0:00:20", "remaining 0:00:20"]
     clock[0] = 80.0
-    assert pace.texts() == ["30.0/min", "took 0:01:20", "left 0:01:20"]
+    assert pace.texts() == ["30.0/min", "elapsed 0:01:20", "remaining 0:01:20"]
     clock[0] = 1000.0
-    pace.reach(80)
+    pace.update(80)
     clock[0] = 1010.0
-    pace.reach(90)
+    pace.update(90)
     assert (
         pace.texts()[0] == "1.8/min"
-    )  # 30 networks in the 990 seconds since the last news before the window
+    )  # 30 networks in the 990 seconds since the last update before the window
 
 
 def test_quiet(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ def test_by_module() -> None:
 
 def test_by_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(tmp_path)
-    (tmp_path / "recipes_of_a_user.py").write_text("from zoo_recipes import Regressors as Mine\n")
+    (tmp_path / "recipes_of_a_user.py").write_text("from support.zoo_recipes import Regressors as Mine\n")
     assert recipe_class(f"{tmp_path / 'recipes_of_a_user.py'}:Mine") is Regressors
     monkeypatch.chdir(tmp_path)
     assert absolute("recipes_of_a_user.py:Mine") == f"{tmp_path / 'recipes_of_a_user.py'}:Mine"
@@ -26,11 +26,11 @@ def test_by_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("reference", "said"),
     [
-        ("divers", "there is no recipe 'divers'. There are varying-cnns, diverse, small-cnns"),
+        ("divers", "there is no recipe 'divers'. Choose one of varying-cnns, diverse, small-cnns"),
         ("no_such_file.py:Mine", "cannot be imported: there is no file"),
         ("no.such.module:Mine", "cannot be imported"),
         ("support.zoo_recipes:Regresors", "Did you mean 'Regressors'"),
-        ("support.zoo_recipes:Config", "is no recipe: it must be a subclass"),
+        ("support.zoo_recipes:Config", "is not a recipe: it must be a subclass"),
     ],
 )
 def test_unknown_recipes(reference: str, said: str) -> None:
@@ -41,7 +41,7 @@ def test_unknown_recipes(reference: str, said: str) -> None:
 def test_options() -> None:
     assert list(options_of(Regressors)) == ["steps", "checkpoints", "pause"]
     recipe = make_recipe("support.zoo_recipes:Regressors", {"steps": 7})
-    assert recipe.settings()["steps"] == 7
+    assert recipe.options()["steps"] == 7
     with pytest.raises(ZooError, match=r"has no option depth, width. Its options are: steps: 'int' = 3"):
         make_recipe("support.zoo_recipes:Regressors", {"width": 1, "depth": 2})
     with pytest.raises(ZooError, match="steps must not be negative"):

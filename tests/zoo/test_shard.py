@@ -1,4 +1,4 @@
-"""Shards: what is written is what is read, bit for bit, and equal networks give equal bytes."""
+"""Shards are read back bit for bit, and equal networks give equal bytes."""
 
 import json
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from graph_metanetworks.errors import ZooError
 from graph_metanetworks.zoo.recipe import Trained
-from graph_metanetworks.zoo.shard import CONFIG, METRIC, ROLE, Network, Weights, encode
+from graph_metanetworks.zoo.shard import CONFIG, METRIC, ROLE, TrainedNetwork, Weights, encode
 
 SHAPES = st.lists(st.integers(0, 4), max_size=3).map(tuple)
 DTYPES = st.sampled_from([torch.float32, torch.float64, torch.int64, torch.float16, torch.bool])
@@ -27,7 +27,7 @@ class Config:
 
 
 @st.composite
-def networks(draw: st.DrawFn) -> list[Network]:
+def networks(draw: st.DrawFn) -> list[TrainedNetwork]:
     layouts = draw(st.lists(LAYOUTS, min_size=1, max_size=3))
     indices = draw(st.lists(st.integers(0, 10**6), unique=True, max_size=8))
     generator = torch.Generator().manual_seed(draw(st.integers(0, 1000)))
@@ -37,12 +37,12 @@ def networks(draw: st.DrawFn) -> list[Network]:
     ]
 
 
-def _network(index: int, layout: dict, checkpoints: int, generator: torch.Generator) -> Network:
+def _network(index: int, layout: dict, checkpoints: int, generator: torch.Generator) -> TrainedNetwork:
     def state_dict() -> dict[str, Tensor]:
         return {name: _tensor(shape, dtype, generator) for name, (shape, dtype) in layout.items()}
 
     earlier = {10 * step: state_dict() for step in range(checkpoints)}
-    return Network(index, Config(index % 7), Trained(state_dict(), {"loss": index / 3}, earlier))
+    return TrainedNetwork(index, Config(index % 7), Trained(state_dict(), {"loss": index / 3}, earlier))
 
 
 def _tensor(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
@@ -62,7 +62,7 @@ def same(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
 
 
 @given(networks())
-def test_weights_come_back(tmp_path_factory: pytest.TempPathFactory, drawn: list[Network]) -> None:
+def test_weights_come_back(tmp_path_factory: pytest.TempPathFactory, drawn: list[TrainedNetwork]) -> None:
     path = tmp_path_factory.mktemp("shard") / "weights.safetensors"
     shard = encode(drawn)
     path.write_bytes(shard.weights)
@@ -79,7 +79,7 @@ def test_weights_come_back(tmp_path_factory: pytest.TempPathFactory, drawn: list
 
 
 @given(networks())
-def test_the_table_says_where_networks_are(drawn: list[Network]) -> None:
+def test_the_table_says_where_networks_are(drawn: list[TrainedNetwork]) -> None:
     shard = encode(drawn)
     rows = pq.read_table(BytesIO(shard.table)).to_pylist()
     assert [row["index"] for row in rows] == [index for stack in shard.stacks for index in stack]
@@ -89,20 +89,20 @@ def test_the_table_says_where_networks_are(drawn: list[Network]) -> None:
 
 
 @given(networks())
-def test_equal_networks_give_equal_bytes(drawn: list[Network]) -> None:
+def test_equal_networks_give_equal_bytes(drawn: list[TrainedNetwork]) -> None:
     assert encode(drawn) == encode(drawn)
 
 
 def shard_of(tensor: Tensor, folder: Path, *, half: bool) -> Weights:
     path = folder / "weights.safetensors"
-    path.write_bytes(encode([Network(0, Config(1), Trained({"w": tensor}, {}))], half=half).weights)
+    path.write_bytes(encode([TrainedNetwork(0, Config(1), Trained({"w": tensor}, {}))], half=half).weights)
     return Weights(path, half=half)
 
 
 def test_half_precision_is_stored_and_float_is_read(tmp_path: Path) -> None:
     values = torch.randn(1000)
-    full = len(encode([Network(0, Config(1), Trained({"w": values}, {}))]).weights)
-    half = len(encode([Network(0, Config(1), Trained({"w": values}, {}))], half=True).weights)
+    full = len(encode([TrainedNetwork(0, Config(1), Trained({"w": values}, {}))]).weights)
+    half = len(encode([TrainedNetwork(0, Config(1), Trained({"w": values}, {}))], half=True).weights)
     assert full - half == 2 * 1000
     read = shard_of(values, tmp_path, half=True).state_dict(0, 0)["w"]
     assert read.dtype == torch.float32 and torch.equal(read, values.half().float())
@@ -129,7 +129,7 @@ def test_tied_and_strided_tensors(tmp_path: Path) -> None:
     whole = torch.arange(12.0).reshape(3, 4)
     path = tmp_path / "weights.safetensors"
     state = {"a": whole, "b": whole, "c": whole.T, "d": whole[:, 1]}
-    path.write_bytes(encode([Network(0, Config(1), Trained(state, {}))]).weights)
+    path.write_bytes(encode([TrainedNetwork(0, Config(1), Trained(state, {}))]).weights)
     assert same(
         Weights(path).state_dict(0, 0),
         {name: x.clone(memory_format=torch.contiguous_format) for name, x in state.items()},
@@ -143,7 +143,7 @@ def test_what_is_done_to_weights_does_not_reach_the_zoo(tmp_path: Path) -> None:
 
 
 def test_columns_say_what_they_are() -> None:
-    shard = encode([Network(3, Config(1), Trained({}, {"loss": 0.5, "note": "x", "diverged": False}))])
+    shard = encode([TrainedNetwork(3, Config(1), Trained({}, {"loss": 0.5, "note": "x", "diverged": False}))])
     schema = pq.read_table(BytesIO(shard.table)).schema
     roles = {field.name: (field.metadata or {}).get(ROLE) for field in schema}
     metrics = dict.fromkeys(["loss", "note", "diverged"], METRIC)
@@ -153,12 +153,12 @@ def test_columns_say_what_they_are() -> None:
 @pytest.mark.parametrize("name", ["width", "index", "stack"])
 def test_a_metric_cannot_have_the_name_of_another_column(name: str) -> None:
     with pytest.raises(ZooError, match=name):
-        encode([Network(0, Config(1), Trained({}, {name: 1}))])
+        encode([TrainedNetwork(0, Config(1), Trained({}, {name: 1}))])
 
 
 def test_the_layout_of_stacks_is_written_in_the_file(tmp_path: Path) -> None:
-    """As docs/zoos.md says, for readers in other languages."""
-    shard = encode([Network(0, Config(1), Trained({"b": torch.ones(2), "a": torch.ones(1)}, {}))])
+    """The format of docs/zoos.md, for readers in other languages."""
+    shard = encode([TrainedNetwork(0, Config(1), Trained({"b": torch.ones(2), "a": torch.ones(1)}, {}))])
     size = int.from_bytes(shard.weights[:8], "little")
     header = json.loads(shard.weights[8 : 8 + size])
     assert json.loads(header["__metadata__"]["stacks"]) == [{"parameters": ["b", "a"], "steps": []}]
@@ -170,6 +170,8 @@ def test_the_layout_of_stacks_is_written_in_the_file(tmp_path: Path) -> None:
 )
 def test_a_damaged_file_is_named(tmp_path: Path, damage) -> None:
     path = tmp_path / "weights-00000.safetensors"
-    path.write_bytes(damage(encode([Network(0, Config(1), Trained({"w": torch.ones(99)}, {}))]).weights))
+    path.write_bytes(
+        damage(encode([TrainedNetwork(0, Config(1), Trained({"w": torch.ones(99)}, {}))]).weights)
+    )
     with pytest.raises(ZooError, match=r"weights-00000.safetensors cannot be read.*gmn zoo check"):
         Weights(path)

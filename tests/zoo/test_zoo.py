@@ -1,4 +1,4 @@
-"""Opened zoos: sequences that read only what is asked for."""
+"""Opened zoos are sequences that read lazily."""
 
 import pickle
 from pathlib import Path
@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import graph_metanetworks as gmn
 from graph_metanetworks.errors import ZooError
 from graph_metanetworks.zoo import Zoo, build
+from graph_metanetworks.zoo.recipes.inrs import SineInrs
 from support.zoo_recipes import Config, Regressors
 
 COUNT = 50
@@ -47,7 +48,19 @@ def test_the_promised_names(zoo: Zoo) -> None:
         "loss",
         "diverged",
     ]
-    assert repr(zoo) == f"Zoo('{zoo.folder}', zoo_recipes:Regressors, 50 networks)"
+
+
+def test_a_zoo_is_shown_in_a_few_lines(zoo: Zoo, tmp_path: Path) -> None:
+    shallow = len(zoo.filter(pc.field("family") == "shallow"))
+    assert repr(zoo).splitlines() == [
+        f"Zoo('{zoo.folder}')",
+        "  recipe: support.zoo_recipes:Regressors",
+        "  networks: 50",
+        f"  families: deep ({50 - shallow}), shallow ({shallow})",
+    ]
+    assert "networks: 3 of 50" in repr(zoo[:3])
+    sines = build(SineInrs(points=4, steps=1), 2, tmp_path, workers=1, quiet=True)
+    assert repr(sines).splitlines()[-1] == "  values per network: 1,153"
 
 
 def test_build_gives_the_trained_network(zoo: Zoo) -> None:
@@ -109,7 +122,7 @@ def test_splits(zoo: Zoo) -> None:
     assert sorted(indices(train) + indices(validation) + indices(test)) == list(range(COUNT))
     assert indices(zoo.split([0.6], seed=1)[0]) == indices(train) != indices(zoo.split([0.6], seed=2)[0])
     assert [len(part) for part in zoo.split([7, 3])] == [7, 3]
-    with pytest.raises(ZooError, match="asks for 60 networks, and the zoo has 50"):
+    with pytest.raises(ZooError, match="asks for 60 networks, but the zoo has 50"):
         zoo.split([0.6, 0.6])
     with pytest.raises(ZooError, match="cannot be negative"):
         zoo.split([-1])
@@ -119,7 +132,7 @@ def test_splits(zoo: Zoo) -> None:
 
 def test_conditions_on_what_is_not_there(zoo: Zoo) -> None:
     for condition in (pc.field("nope") > 1, pc.field("family") > 1, pc.field("rate")):
-        with pytest.raises(ZooError, match=r"is no condition for this zoo: .* The columns are index, family"):
+        with pytest.raises(ZooError, match=r"not a valid condition .* The columns are index, family"):
             zoo.filter(condition)
 
 
@@ -175,5 +188,5 @@ def test_no_zoo(tmp_path: Path) -> None:
 def test_a_newer_format(folder: Path, tmp_path: Path) -> None:
     text = (folder / "zoo.json").read_text()
     (tmp_path / "zoo.json").write_text(text.replace('"format": 1', '"format": 2'))
-    with pytest.raises(ZooError, match=r"of format 2.*update it"):
+    with pytest.raises(ZooError, match=r"has format 2.*Update the package"):
         Zoo.open(tmp_path)

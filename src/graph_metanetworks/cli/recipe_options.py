@@ -1,4 +1,4 @@
-"""Options of a recipe on the command line: whatever its class takes, with `--` in front."""
+"""Options of a recipe on the command line, derived from the arguments of its constructor."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Options = Mapping[str, inspect.Parameter]
 
 
 def parse_options(words: Sequence[str], kind: type[Recipe[Any]], reference: str) -> dict[str, Any]:
-    """Options from what is left of a command line: `--steps 300`, `--steps=300`, `--flip`, `--no-flip`."""
+    """Parse the remaining words of a command line: `--steps 300`, `--steps=300`, `--flip`, `--no-flip`."""
     known = options_of(kind)
     types_of = {name: _type(option) for name, option in known.items()} | get_type_hints(kind.__init__)
     values: dict[str, Any] = {}
@@ -26,7 +26,7 @@ def parse_options(words: Sequence[str], kind: type[Recipe[Any]], reference: str)
         name, equals, text = word.removeprefix("--").partition("=")
         name = name.replace("-", "_")
         if not word.startswith("--"):
-            raise ZooError(f"'{word}' is not understood: options of a recipe are written --name value.")
+            raise ZooError(f"'{word}' is not an option: write options of a recipe as --name value.")
         if name.startswith("no_") and name not in known and not equals:
             name = _known(name.removeprefix("no_"), known, reference)
             values[name] = _flag(False, word, types_of[name])
@@ -40,7 +40,7 @@ def parse_options(words: Sequence[str], kind: type[Recipe[Any]], reference: str)
 
 
 def options_text(kind: type[Recipe[Any]], reference: str) -> str:
-    """The options of a recipe as a table."""
+    """Return a table of the options of a recipe."""
     rows = [
         (_written(name), _type_name(option), _default(option)) for name, option in options_of(kind).items()
     ]
@@ -54,19 +54,19 @@ def _known(name: str, known: Options, reference: str) -> str:
         choices = ", ".join(map(_written, known)) or "none"
         raise ZooError(
             f"neither gmn zoo build nor {reference} has an option {_written(name)}. The options of "
-            f"{reference} are: {choices}; `gmn zoo build --help` lists the others."
+            f"{reference} are: {choices}. `gmn zoo build --help` lists the others."
         )
     return name
 
 
 def _flag(value: bool, word: str, kind: Any) -> bool:
-    """Only what is true or false can be said without a value."""
+    """Return the value of a flag. Only Boolean options can be given without a value."""
     if bool in members(kind):
         return value
     if value:
-        raise ZooError(f"{word} needs a value, {expected(kind)}: write {word} VALUE or {word}=VALUE.")
+        raise ZooError(f"{word} needs a value ({expected(kind)}): write {word} VALUE or {word}=VALUE.")
     option = f"--{word.removeprefix('--no-')}"
-    raise ZooError(f"{word} is not understood: {option} is not true or false, but {expected(kind)}.")
+    raise ZooError(f"{word} is not valid: {option} is not a flag, but takes {expected(kind)}.")
 
 
 def _value(option: str, text: str, kind: Any) -> Any:
@@ -77,7 +77,7 @@ def _value(option: str, text: str, kind: Any) -> Any:
 
 
 def _type(option: inspect.Parameter) -> Any:
-    """The type of an option without annotation: anything, unless its default says that it is a flag."""
+    """Return the type of an option without annotation: a flag if its default is Boolean, else any value."""
     return bool if isinstance(option.default, bool) else Any
 
 

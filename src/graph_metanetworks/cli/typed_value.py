@@ -1,4 +1,4 @@
-"""Words of the command line as values of the types that a function is annotated with."""
+"""Parse words of the command line according to type annotations."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from graph_metanetworks.cli.target import parse_literal
 
 YES, NO = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 TRUTH: dict[str, bool] = {**dict.fromkeys(YES, True), **dict.fromkeys(NO, False)}
-ANYTHING = (Path, str)  # they take any word, so the other types of a union come first
+ANYTHING = (Path, str)  # these accept any word, so they come last in a union
 
 
 def typed_value(text: str, kind: Any) -> Any:
-    """The value that a word means, of the first type of a union that it fits; ValueError says what fits.
+    """Parse a word as the first type of a union that accepts it. A ValueError says what is expected.
 
     >>> typed_value("no", bool), typed_value("none", int | None), typed_value("1e-3", float | None)
     (False, None, 0.001)
@@ -27,13 +27,13 @@ def typed_value(text: str, kind: Any) -> Any:
     for one in sorted(members(kind), key=lambda one: one in ANYTHING):
         try:
             return KNOWN[one][1](text) if one in KNOWN else _other(text, one)
-        except (KeyError, ValueError):  # the next type may fit
+        except (KeyError, ValueError):  # try the next type
             continue
     raise ValueError(expected(kind))
 
 
 def expected(kind: Any) -> str:
-    """What a word must be, in words.
+    """Describe the words that a type accepts.
 
     >>> expected(int | None), expected(Literal["constant", "cosine"])
     ('a whole number or None', 'constant or cosine')
@@ -42,13 +42,13 @@ def expected(kind: Any) -> str:
 
 
 def members(kind: Any) -> tuple[Any, ...]:
-    """The types of a union; any other type is its only one."""
+    """Return the types of a union, or the type itself."""
     return get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
 
 
 def _number(text: str) -> float:
     value = float(text)
-    if math.isnan(value):  # it equals nothing, so no command could be repeated
+    if math.isnan(value):  # not equal to itself, so the command could not be resumed
         raise ValueError
     return value
 

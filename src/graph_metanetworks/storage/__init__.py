@@ -1,1 +1,1 @@
-"""Files that are whole or absent, locks, checksums."""
+"""Atomic writes, folder locks and checksums."""

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, whatever happens to the machine."""
+"""Atomic, durable writes: after a crash a file is either complete or absent."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 
 from graph_metanetworks.errors import StorageError
 
-TEMPORARY = ".tmp"  # ends the name of a file in the making
+TEMPORARY = ".tmp"  # suffix of a file while it is being written
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 def write_durably(path: Path, content: bytes) -> None:
-    """Write under a temporary name, sync, rename, sync the folder."""
+    """Write atomically: to a temporary file, which is synced and then renamed."""
     temporary = path.with_name(path.name + TEMPORARY)
     with disk_errors(path):
         try:
@@ -26,12 +26,12 @@ def write_durably(path: Path, content: bytes) -> None:
             os.replace(temporary, path)
             sync_folder(path.parent)
         except OSError:
-            temporary.unlink(missing_ok=True)  # what was written would keep the disk full
+            temporary.unlink(missing_ok=True)  # the partial file would keep the disk full
             raise
 
 
 def append_durably(path: Path, line: bytes) -> None:
-    """Append a line and sync; a line that was cut short before is closed first, and stays apart."""
+    """Append a line and sync. A torn last line is terminated first, so that the two stay separate."""
     with disk_errors(path), open(path, "ab+") as file:
         size = file.seek(0, os.SEEK_END)
         torn = size > 0 and _last_byte(path) != b"\n"
@@ -56,15 +56,15 @@ def sync_folder(folder: Path) -> None:
 
 @contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
-    """A full disk as a message that says what is safe and what to do."""
+    """Turn an OSError into a StorageError that says what is safe and what to do."""
     try:
         yield
     except OSError as error:
         full = error.errno in FULL
-        reason, remedy = ("the disk is full", "make room") if full else (error.strerror, "put that right")
+        reason, remedy = ("the disk is full", "free some space") if full else (error.strerror, "fix that")
         raise StorageError(
-            f"cannot write {path}: {reason}. What was finished is safe: {remedy}, then rerun the same "
-            "command to resume."
+            f"cannot write {path}: {reason}. Finished work is safe: {remedy}, then rerun the same command "
+            "to resume."
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""Checksums of files, and of JSON that carries its own."""
+"""SHA-256 checksums of files, and of JSON objects that store their own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def of_file(path: Path) -> str:
 
 
 def sealed(content: dict[str, Any]) -> dict[str, Any]:
-    """The content with its checksum.
+    """Return the content with its checksum added.
 
     >>> is_intact(sealed({"seed": 3})), is_intact(sealed({"seed": 3}) | {"seed": 4})
     (True, False)
@@ -27,6 +27,7 @@ def sealed(content: dict[str, Any]) -> dict[str, Any]:
 
 
 def is_intact(content: Any) -> bool:
+    """Return whether the content is a JSON object that matches its checksum."""
     if not isinstance(content, dict):
         return False
     rest = {key: value for key, value in content.items() if key != "checksum"}

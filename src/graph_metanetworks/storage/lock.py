@@ -1,4 +1,4 @@
-"""Hold a folder: one process at a time writes to it."""
+"""A lock on a folder, so that only one process at a time writes to it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ NAME = ".lock"
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Make the folder and hold it, or say who does. The system lets go of the lock of a process that died."""
+    """Create the folder and lock it, or raise an error that names the holder.
+
+    The operating system releases the lock of a process that dies.
+    """
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         (folder / NAME).touch()
@@ -32,7 +35,7 @@ def locked(folder: Path) -> Iterator[None]:
                 f"{folder} is in use by {_holder(file)}. Wait for it, or stop it and rerun the "
                 "same command to resume."
             ) from None
-        with suppress(OSError):  # on a full disk the lock has no name, but it holds
+        with suppress(OSError):  # on a full disk the lock is held, but not signed
             _sign(file)
         try:
             yield
@@ -51,6 +54,6 @@ def _holder(file: FileIO) -> str:
     file.seek(0)
     try:
         holder = json.load(file)
-    except ValueError:  # it has the lock, and has not signed yet
+    except ValueError:  # the holder has not signed yet
         return "another process"
     return f"process {holder['process']} on {holder['host']}, since {holder['since']}"

@@ -104,7 +104,7 @@ def describe(task: Task[Any], data: TaskData) -> Run:
     known = {
         "folder": str(zoo.folder.resolve()),
         "recipe": zoo.description.recipe,
-        "settings": zoo.description.settings,
+        "settings": zoo.description.options,
         "seed": zoo.description.seed,
         "networks": len(zoo),
         "indices": checksum.of_bytes(np.ascontiguousarray(indices).tobytes()),

@@ -12,8 +12,8 @@ from typing import Any
 
 from graph_metanetworks.errors import ZooError
 from graph_metanetworks.zoo.cluster import connected, train_on_ray
-from graph_metanetworks.zoo.description import Description, as_json, versions
-from graph_metanetworks.zoo.fill import Maker, fill
+from graph_metanetworks.zoo.description import Description, plain_options, versions
+from graph_metanetworks.zoo.fill import TrainShards, fill
 from graph_metanetworks.zoo.plan import draw, plan, range_of
 from graph_metanetworks.zoo.recipe import Recipe
 from graph_metanetworks.zoo.registry import reference_of
@@ -36,16 +36,16 @@ def build(
     reference: str | None = None,
     quiet: bool = False,
 ) -> Zoo:
-    """Build a zoo of `count` networks in a folder, or go on with it; a larger count adds networks.
+    """Build a zoo of `count` networks in a folder, or resume it. A larger count adds networks.
 
     Args:
-        workers: processes of this machine, one for each core if not given; with 1 this process trains itself.
+        workers: processes on this machine, by default one per core. With 1, this process does the training.
         half: store weights in half precision.
-        drop_diverged: leave out networks whose metrics say that they diverged.
-        shard_size: networks of a shard; what is lost of a worker that is stopped.
-        ray: address of a Ray cluster that trains instead of this machine; "local" starts one here.
-        reference: how zoo.json names the recipe, by default by its module and class.
-        quiet: show no progress bar.
+        drop_diverged: leave out networks that are marked as diverged in their metrics.
+        shard_size: networks per shard. An interruption loses at most one unfinished shard per worker.
+        ray: address of a Ray cluster to train on; "local" starts one on this machine.
+        reference: name of the recipe in zoo.json, by default its module and class.
+        quiet: hide the progress bar.
     """
     if count < 1:
         raise ZooError(f"a zoo needs at least one network, not {count}.")
@@ -53,9 +53,9 @@ def build(
         if number is not None and number < 1:
             raise ZooError(f"{name} must be at least 1, not {number}.")
     _check_config(recipe, seed)
-    asked = Description(
+    requested = Description(
         recipe=reference or reference_of(recipe),
-        settings=as_json(recipe.settings()),
+        options=plain_options(recipe.options()),
         seed=seed,
         ranges=(range_of(0, count, shard_size),),
         half=half,
@@ -63,13 +63,13 @@ def build(
         versions=versions(),
     )
     job = Job(recipe, seed=seed, half=half, drop_diverged=drop_diverged)
-    with _maker(job, workers, ray) as maker:
+    with _trainer(job, workers, ray) as train:
         fill(
             Path(out),
-            asked,
+            requested,
             lambda description: plan(recipe, seed, description.ranges),
-            maker,
-            drawn=partial(draw, recipe, seed),
+            train,
+            config_of=partial(draw, recipe, seed),
             shard_size=shard_size,
             quiet=quiet,
         )
@@ -77,19 +77,19 @@ def build(
 
 
 def _check_config(recipe: Recipe[Any], seed: int) -> None:
-    """Configs must be such that they can be read again: better said now than when the zoo is used."""
+    """Refuse configs that could not be read back, before any network is trained."""
     config = draw(recipe, seed, 0)
     if not is_dataclass(config):
         raise ZooError(
             f"{type(recipe).__name__}.draw returned {config!r}: a config must be a dataclass of plain "
-            "values, whose fields are columns of the table."
+            "values, whose fields become columns of the table."
         )
     recipe.config({entry.name: getattr(config, entry.name) for entry in fields(config)})
 
 
 @contextmanager
-def _maker(job: Job, workers: int | None, ray: str | None) -> Iterator[Maker]:
-    """What trains, ready before anything is written."""
+def _trainer(job: Job, workers: int | None, ray: str | None) -> Iterator[TrainShards]:
+    """Return a function that trains shards. The cluster is connected before anything is written."""
     count = workers or _cores()
     if ray is not None:
         with connected(ray) as cluster:
@@ -101,5 +101,5 @@ def _maker(job: Job, workers: int | None, ray: str | None) -> Iterator[Maker]:
 
 
 def _cores() -> int:
-    """The cores that this process may use, where the system says so."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

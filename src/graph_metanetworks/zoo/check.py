@@ -1,4 +1,4 @@
-"""What of a zoo is damaged."""
+"""Find damaged files in a zoo."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from graph_metanetworks.storage import checksum
 from graph_metanetworks.zoo.description import Description
 from graph_metanetworks.zoo.files import shard_of
 from graph_metanetworks.zoo.manifest import (
-    Record,
+    ShardRecord,
     damaged_lines,
     read_manifest,
     table_path,
@@ -20,17 +20,17 @@ from graph_metanetworks.zoo.manifest import (
 
 @dataclass(frozen=True)
 class Report:
-    """What `gmn zoo check` found."""
+    """The findings of `gmn zoo check`."""
 
     networks: int
     shards: int
     unfinished: int  # networks
     problems: tuple[str, ...]
-    unclaimed: tuple[str, ...] = ()  # files of shards that have no line in the manifest
+    unclaimed: tuple[str, ...] = ()  # files of shards that are missing from the manifest
 
 
 def check(folder: Path) -> Report:
-    """Read a whole zoo and compare every file with its checksum."""
+    """Read the whole zoo and compare every file with its checksum."""
     description = Description.load(folder)
     files = sorted(path.name for path in folder.iterdir())  # before the manifest, which may grow meanwhile
     records = read_manifest(folder)
@@ -38,8 +38,8 @@ def check(folder: Path) -> Report:
     lines = [f"manifest.jsonl, line {number}: damaged" for number in damaged_lines(folder)]
     finished = sum(record.size + record.dropped for record in records.values())
     unclaimed = [name for name in files if shard_of(name) not in (None, *records)]
-    if len({shard_of(name) for name in unclaimed}) > 1:  # a build that is stopped leaves one at most
-        lines.append(f"manifest.jsonl: lines are missing, for nothing is said of {', '.join(unclaimed)}")
+    if len({shard_of(name) for name in unclaimed}) > 1:  # an interrupted build leaves at most one
+        lines.append(f"manifest.jsonl: lines are missing for {', '.join(unclaimed)}")
     return Report(
         networks=sum(record.size for record in records.values()),
         shards=len(records),
@@ -49,8 +49,8 @@ def check(folder: Path) -> Report:
     )
 
 
-def shard_problems(folder: Path, record: Record) -> list[str]:
-    """What is wrong with the files of a shard, each with its name."""
+def shard_problems(folder: Path, record: ShardRecord) -> list[str]:
+    """Return a line for each damaged file of a shard."""
     weights, table = weights_path(folder, record.shard), table_path(folder, record.shard)
     found = (
         _problem(weights, record.weights_bytes, record.weights),
@@ -59,8 +59,8 @@ def shard_problems(folder: Path, record: Record) -> list[str]:
     return [problem for problem in found if problem]
 
 
-def whole(folder: Path, records: Iterable[Record]) -> dict[int, Record]:
-    """The shards without any damage, by number."""
+def intact_shards(folder: Path, records: Iterable[ShardRecord]) -> dict[int, ShardRecord]:
+    """Return the undamaged shards by number."""
     return {record.shard: record for record in records if not shard_problems(folder, record)}
 
 
@@ -71,5 +71,5 @@ def _problem(path: Path, size: int, digest: str) -> str | None:
     if actual != size:
         return f"{path.name}: {actual:,} bytes instead of {size:,}"
     if checksum.of_file(path) != digest:
-        return f"{path.name}: the content does not fit its checksum"
+        return f"{path.name}: the content does not match its checksum"
     return None

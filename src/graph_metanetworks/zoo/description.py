@@ -1,4 +1,4 @@
-"""zoo.json: what a zoo is made of."""
+"""zoo.json: the description of a zoo."""
 
 from __future__ import annotations
 
@@ -20,23 +20,24 @@ from graph_metanetworks.zoo.plan import Range
 NAME = "zoo.json"
 FORMAT = 1
 PACKAGES = ("torch", "numpy", "pyarrow", "safetensors")
-FIXED = ("recipe", "seed", "half", "drop_diverged")  # what a command must repeat to go on with a zoo
+FIXED = ("recipe", "seed", "half", "drop_diverged")  # must be equal to resume a zoo
+OPTIONS_KEY = "settings"  # the key of the options in zoo.json
 SHORT = Repr()
 SHORT.maxstring, SHORT.maxother = 100, 100
 
 
 @dataclass(frozen=True)
 class Description:
-    """The recipe with its settings, the seed, and which networks are wanted."""
+    """The recipe with its options, the seed, and the range of networks."""
 
     recipe: str  # as in `gmn zoo build`
-    settings: dict[str, Any]
+    options: dict[str, Any]
     seed: int
     ranges: tuple[Range, ...]
     half: bool = False
     drop_diverged: bool = False
     versions: dict[str, str] | None = None
-    created: str | None = None  # date and time; it decides nothing
+    created: str | None = None  # date and time, for information only
     format: int = FORMAT
 
     @property
@@ -44,7 +45,8 @@ class Description:
         return self.ranges[-1].stop if self.ranges else 0
 
     def save(self, folder: Path) -> None:
-        text = json.dumps(checksum.sealed(asdict(self)), indent=2)
+        content = {OPTIONS_KEY if name == "options" else name: value for name, value in asdict(self).items()}
+        text = json.dumps(checksum.sealed(content), indent=2)
         write_durably(folder / NAME, text.encode() + b"\n")
 
     @classmethod
@@ -55,23 +57,23 @@ class Description:
         try:
             content = json.loads(path.read_bytes())
         except ValueError as error:
-            raise ZooError(f"{path} is damaged, it is no JSON: {error}. {RESTORE}") from error
+            raise ZooError(f"{path} is damaged: it is not valid JSON ({error}). {RESTORE}") from error
         if isinstance(content, dict) and content.get("format", FORMAT) != FORMAT:
             raise ZooError(
-                f"{path} is of format {content['format']}, and this version of graph_metanetworks reads "
-                f"format {FORMAT}: update it."
+                f"{path} has format {content['format']}, but this version of graph_metanetworks reads "
+                f"format {FORMAT}. Update the package."
             )
         if not checksum.is_intact(content):
-            raise ZooError(f"{path} does not fit its checksum: it was damaged or edited. {RESTORE}")
+            raise ZooError(f"{path} does not match its checksum: it was damaged or edited. {RESTORE}")
         del content["checksum"]
         ranges = tuple(Range(**one) for one in content.pop("ranges"))
-        return cls(ranges=ranges, **content)
+        return cls(options=content.pop(OPTIONS_KEY), ranges=ranges, **content)
 
     def differences(self, other: Description) -> list[str]:
-        """In what another command would make another zoo."""
+        """Return a line for each difference that would make another zoo."""
         ours, theirs = ({name: getattr(one, name) for name in FIXED} for one in (self, other))
-        settings = _differences(flat(self.settings), flat(other.settings))
-        return _differences(ours, theirs) + (settings if self.recipe == other.recipe else [])
+        options = _differences(flatten(self.options), flatten(other.options))
+        return _differences(ours, theirs) + (options if self.recipe == other.recipe else [])
 
     def dated(self) -> Description:
         return replace(self, created=datetime.now().astimezone().isoformat(timespec="seconds"))
@@ -81,37 +83,37 @@ class Description:
 
 
 RESTORE = (
-    "The shards beside it may be whole. Restore the file from a copy, or start the command that built the "
+    "The shards may still be intact. Restore the file from a backup, or start the command that built the "
     "zoo in another folder and copy zoo.json from there."
 )
 
 
 def versions() -> dict[str, str]:
-    """What the result may depend on, apart from the recipe."""
+    """Return the versions of the packages that may affect the result."""
     ours = {"graph_metanetworks": __version__}
     others = {name: version(name) for name in PACKAGES}
     return {"python": platform.python_version(), "machine": platform.machine(), **ours, **others}
 
 
-def as_json(settings: dict[str, Any]) -> dict[str, Any]:
-    """Settings as they are when read again: tuples are lists."""
+def plain_options(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options as they will be read back from JSON: tuples become lists."""
     try:
-        return json.loads(json.dumps(settings))
+        return json.loads(json.dumps(options))
     except TypeError as error:
         raise ZooError(
-            f"the settings of a recipe must be plain values that JSON can hold: {error}."
+            f"the options of a recipe must be plain values that JSON can represent: {error}."
         ) from error
 
 
-def flat(settings: dict[str, Any], before: str = "") -> dict[str, Any]:
-    """Settings within settings by their names, one after the other.
+def flatten(options: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Flatten nested options, with names joined by dots.
 
-    >>> flat({"data": {"name": "digits", "size": [8, 8]}, "steps": 3})
+    >>> flatten({"data": {"name": "digits", "size": [8, 8]}, "steps": 3})
     {'data.name': 'digits', 'data.size': [8, 8], 'steps': 3}
     """
     values: dict[str, Any] = {}
-    for name, value in settings.items():
-        values |= flat(value, f"{before}{name}.") if isinstance(value, dict) else {before + name: value}
+    for name, value in options.items():
+        values |= flatten(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
     return values
 
 
@@ -124,7 +126,7 @@ def _differences(ours: dict[str, Any], theirs: dict[str, Any]) -> list[str]:
 
 
 def _are_folders(ours: Any, theirs: Any) -> bool:
-    """Folders of images: where they lie decides nothing, if their checksums are equal."""
+    """Return whether both are image folders, whose path does not matter if their checksums are equal."""
     return all(isinstance(value, str) and value.startswith("folder:") for value in (ours, theirs))
 
 

@@ -1,4 +1,4 @@
-"""Hyper-parameters and where they are drawn from."""
+"""Hyper-parameters and the distributions they are drawn from."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DISTRIBUTION = "distribution"
 
 
 class Distribution(ABC):
-    """Values to choose from."""
+    """A distribution of a hyper-parameter."""
 
     @abstractmethod
     def draw(self, generator: torch.Generator) -> Any: ...
@@ -23,7 +23,7 @@ class Distribution(ABC):
 
 @dataclass(frozen=True)
 class Choice(Distribution):
-    """One of some values, all equally likely.
+    """A uniform choice from a list of values.
 
     >>> Choice("a", "b").draw(torch.Generator().manual_seed(0))
     'a'
@@ -40,19 +40,19 @@ class Choice(Distribution):
 
 @dataclass(frozen=True)
 class Uniform(Distribution):
-    """A number between two others."""
+    """A number drawn uniformly from an interval."""
 
     low: float
     high: float
 
     def draw(self, generator: torch.Generator) -> float:
-        share = float(torch.rand((), generator=generator, dtype=torch.float64))
-        return self.low + (self.high - self.low) * share
+        fraction = float(torch.rand((), generator=generator, dtype=torch.float64))
+        return self.low + (self.high - self.low) * fraction
 
 
 @dataclass(frozen=True)
 class LogUniform(Distribution):
-    """A number between two others, all orders of magnitude equally likely."""
+    """A number whose logarithm is uniform, so that all orders of magnitude are equally likely."""
 
     low: float
     high: float
@@ -62,12 +62,12 @@ class LogUniform(Distribution):
 
 
 def drawn(distribution: Distribution) -> Any:
-    """A field of a dataclass of hyper-parameters, and where its values come from."""
+    """Declare a dataclass field whose values are drawn from a distribution."""
     return field(metadata={DISTRIBUTION: distribution})
 
 
 def draw(config: type[Config], generator: torch.Generator) -> Config:
-    """Hyper-parameters, each drawn from the distribution of its field.
+    """Draw hyper-parameters, each from the distribution of its field.
 
     >>> @dataclass(frozen=True)
     ... class Mlp:

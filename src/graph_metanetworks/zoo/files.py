@@ -1,4 +1,4 @@
-"""The files of a zoo by name: which of a folder are ours."""
+"""The file names of a zoo, by which its own files are told apart from the user's."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SHARD = re.compile(r"weights-(\d{5,})\.safetensors|table-(\d{5,})\.parquet")
 
 
 def shard_of(name: str) -> int | None:
-    """The number of the shard that a file belongs to.
+    """Return the number of the shard that a file belongs to, if any.
 
     >>> shard_of("table-00012.parquet"), shard_of("table.parquet")
     (12, None)
@@ -25,29 +25,30 @@ def shard_of(name: str) -> int | None:
 
 
 def remove_temporaries(folder: Path) -> None:
-    """Remove what an interrupted write left behind, and nothing of the user's."""
+    """Remove temporary files of interrupted writes, but no file of the user."""
     for path in folder.iterdir():
         if _is_temporary(path.name):
             path.unlink()
 
 
 def refuse_foreign(folder: Path) -> None:
-    """A folder with files but without zoo.json is not ours to write to."""
+    """Raise an error if the folder has files but no zoo.json."""
     if not folder.is_dir():
         return
     with disk_errors(folder):
-        # a build that was killed at its first moment leaves its lock and a temporary file
-        there = sorted(p.name for p in folder.iterdir() if p.name != LOCK and not _is_temporary(p.name))
-    if not there or (folder / DESCRIPTION).exists():
+        # a build that was killed early leaves its lock and a temporary file
+        names = sorted(p.name for p in folder.iterdir() if p.name != LOCK and not _is_temporary(p.name))
+    if not names or (folder / DESCRIPTION).exists():
         return
-    if any(name == MANIFEST or shard_of(name) is not None for name in there):
+    if any(name == MANIFEST or shard_of(name) is not None for name in names):
         raise ZooError(
-            f"{folder} has shards of a zoo, but {DESCRIPTION} is missing: restore it, or build elsewhere."
+            f"{folder} has shards of a zoo, but {DESCRIPTION} is missing: restore it, or build in "
+            "another folder."
         )
     raise ZooError(
-        f"{folder} is not empty and no zoo: it has {there[0]}"
-        + (f" and {len(there) - 1:,} more" if there[1:] else "")
-        + f", but no {DESCRIPTION}. Nothing was changed; build in a new or an empty folder."
+        f"{folder} is not empty and not a zoo: it has {names[0]}"
+        + (f" and {len(names) - 1:,} more" if names[1:] else "")
+        + f", but no {DESCRIPTION}. Nothing was changed. Build in a new or empty folder."
     )
 
 

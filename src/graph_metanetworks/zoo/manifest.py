@@ -1,7 +1,7 @@
 """manifest.jsonl: one line per finished shard, with its checksums.
 
-Lines are only appended while a zoo is built, and each carries a checksum of its own. So a line that was cut
-short or damaged costs one shard, and a later line for the same shard replaces an earlier one.
+Lines are only appended while a zoo is built, and each has its own checksum. So a torn or damaged line costs
+one shard, and a later line for the same shard replaces an earlier one.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ NAME = "manifest.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
-    """A finished shard: the networks of each stack, and what its files must contain."""
+class ShardRecord:
+    """A finished shard: the networks of each stack, and the checksums and sizes of its files."""
 
     shard: int
     stacks: list[list[int]]
@@ -28,7 +28,7 @@ class Record:
     weights_bytes: int
     table: str
     table_bytes: int
-    dropped: int = 0  # networks that diverged and were not wanted
+    dropped: int = 0  # networks that diverged and were left out
 
     @property
     def size(self) -> int:
@@ -46,11 +46,11 @@ def table_path(folder: Path, shard: int) -> Path:
     return folder / f"table-{shard:05}.parquet"
 
 
-def save_shard(folder: Path, number: int, shard: Shard) -> Record:
-    """Write a shard. It counts as finished from the moment when its line is in the manifest."""
+def save_shard(folder: Path, number: int, shard: Shard) -> ShardRecord:
+    """Write a shard. It counts as finished once its line is in the manifest."""
     write_durably(weights_path(folder, number), shard.weights)
     write_durably(table_path(folder, number), shard.table)
-    record = Record(
+    record = ShardRecord(
         shard=number,
         stacks=shard.stacks,
         weights=checksum.of_bytes(shard.weights),
@@ -63,19 +63,19 @@ def save_shard(folder: Path, number: int, shard: Shard) -> Record:
     return record
 
 
-def read_manifest(folder: Path) -> dict[int, Record]:
-    """The finished shards by number, in order; lines that are damaged are passed over."""
+def read_manifest(folder: Path) -> dict[int, ShardRecord]:
+    """Return the finished shards by number, in order. Damaged lines are skipped."""
     records = {record.shard: record for record in map(_record, _lines(folder)) if record}
     return dict(sorted(records.items()))
 
 
 def damaged_lines(folder: Path) -> list[int]:
-    """Lines of the manifest, from 1, that cannot be relied on."""
+    """Return the numbers of damaged lines, counted from 1."""
     return [number for number, line in enumerate(_lines(folder), start=1) if _record(line) is None]
 
 
-def rewrite_manifest(folder: Path, records: Iterable[Record]) -> None:
-    """One line per shard, in order: equal zoos have equal manifests, however they were built."""
+def rewrite_manifest(folder: Path, records: Iterable[ShardRecord]) -> None:
+    """Write one line per shard, in order, so that equal zoos have equal manifests however they were built."""
     lines = [record.line() + b"\n" for record in sorted(records, key=lambda record: record.shard)]
     write_durably(folder / NAME, b"".join(lines))
 
@@ -85,11 +85,11 @@ def _lines(folder: Path) -> list[bytes]:
     return path.read_bytes().splitlines() if path.exists() else []
 
 
-def _record(line: bytes) -> Record | None:
+def _record(line: bytes) -> ShardRecord | None:
     try:
         content = json.loads(line)
     except ValueError:
         return None
     if not checksum.is_intact(content):
         return None
-    return Record(**{key: value for key, value in content.items() if key != "checksum"})
+    return ShardRecord(**{key: value for key, value in content.items() if key != "checksum"})

@@ -1,4 +1,4 @@
-"""What there is to know of a zoo at a glance."""
+"""An overview of a zoo: counts, sizes and provenance."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow.compute as pc
 
 from graph_metanetworks.table import WIDTH
-from graph_metanetworks.zoo.description import flat
+from graph_metanetworks.zoo.description import OPTIONS_KEY, flatten
 from graph_metanetworks.zoo.zoo import Zoo
 
 CHECKSUM = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
@@ -26,19 +26,19 @@ class Overview:
     networks: int
     wanted: int
     diverged: int
-    dropped: int  # diverged too, and left out
+    dropped: int  # diverged and left out
     shards: int
     bytes: int
     fewest_weights: int
     most_weights: int
     seed: int
     half: bool
-    settings: dict[str, Any]
+    options: dict[str, Any]
     versions: dict[str, str]
     created: str | None = None
 
     def as_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return {OPTIONS_KEY if name == "options" else name: value for name, value in asdict(self).items()}
 
     def text(self, width: int = WIDTH) -> str:
         sizes = f"{self.fewest_weights:,} to {self.most_weights:,}"
@@ -46,26 +46,26 @@ class Overview:
         lines = {
             "recipe": self.recipe,
             "networks": self._networks(),
-            "weights": f"{sizes} numbers per network, buffers included",
+            "weights": f"{sizes} values per network, including buffers",
             "on disk": f"{self.bytes / 1e6:,.1f} MB in {self.shards:,} shards{precision}",
             "seed": str(self.seed),
-            **{name: _as_text(value) for name, value in flat(self.settings).items()},
-            **({"made on": self.created} if self.created else {}),
-            "made with": ", ".join(f"{name} {number}" for name, number in self.versions.items()),
+            **{name: _as_text(value) for name, value in flatten(self.options).items()},
+            **({"created": self.created} if self.created else {}),
+            "versions": ", ".join(f"{name} {number}" for name, number in self.versions.items()),
         }
         names = max(map(len, lines))
         return "\n".join([self.folder, *(_line(name, text, names, width) for name, text in lines.items())])
 
     def _networks(self) -> str:
         finished = self.networks + self.dropped == self.wanted
-        there = f"{self.networks:,}" if finished else f"{self.networks:,} of {self.wanted:,}"
+        count = f"{self.networks:,}" if finished else f"{self.networks:,} of {self.wanted:,}"
         if self.dropped:
-            return f"{there} ({self.dropped:,} more diverged and were dropped)"
-        return f"{there} ({self.diverged:,} diverged)"
+            return f"{count} ({self.dropped:,} more diverged and were dropped)"
+        return f"{count} ({self.diverged:,} diverged)"
 
 
 def overview(zoo: Zoo) -> Overview:
-    """Count and measure a zoo."""
+    """Collect the counts and sizes of a zoo."""
     description = zoo.description
     sizes = zoo.weight_counts()
     has_diverged = "diverged" in zoo.table.column_names
@@ -83,7 +83,7 @@ def overview(zoo: Zoo) -> Overview:
         most_weights=max(sizes, default=0),
         seed=description.seed,
         half=description.half,
-        settings=description.settings,
+        options=description.options,
         versions=description.versions or {},
         created=description.created,
     )
@@ -94,7 +94,7 @@ def _as_text(value: Any) -> str:
 
 
 def _line(name: str, text: str, names: int, width: int) -> str:
-    """A name and its text, which goes on below itself where it is too long."""
+    """Return a name and its text, wrapped with a hanging indent."""
     short = CHECKSUM.sub(r"\1…", text)
     return fill(
         short,

@@ -1,7 +1,7 @@
-"""Which networks train together, and which of them lie in one shard.
+"""Plan which networks train together and which of them share a shard.
 
-A plan depends on the recipe, the seed and the ranges of indices, not on the machine or on the number of
-workers. So every machine makes the same shards. A zoo that grows gets a further range with a plan of its own.
+A plan depends on the recipe, the seed and the ranges of indices, but not on the machine or the number of
+workers. So every machine makes the same shards. A zoo that grows gets another range with its own plan.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import torch
 
 from graph_metanetworks.zoo.recipe import Recipe, network_seed
 
-FEWEST_SHARDS = 8  # of a range, so that several workers have something to do
-SMALLEST, LARGEST = 16, 64  # networks of a shard, unless told
+MIN_SHARDS = 8  # per range, so that several workers have something to do
+MIN_SIZE, MAX_SIZE = 16, 64  # networks per shard, by default
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class ShardPlan:
-    """The networks of a shard, as populations that are trained together."""
+    """The networks of a shard, grouped into populations that are trained together."""
 
     number: int
     populations: tuple[tuple[int, ...], ...]
@@ -40,36 +40,36 @@ class ShardPlan:
         return sum(map(len, self.populations))
 
     def holds(self, indices: Sequence[int], dropped: int) -> bool:
-        """Whether these are its networks, all but those that were dropped."""
+        """Return whether these are its networks, apart from those that were dropped."""
         wanted = {index for population in self.populations for index in population}
         return wanted.issuperset(indices) and len(set(indices)) + dropped == len(wanted)
 
 
 def range_of(start: int, stop: int, shard_size: int | None = None) -> Range:
-    """A range with a shard size that suits it.
+    """Return a range, by default with a shard size that suits its length.
 
     >>> range_of(0, 1000).shard_size, range_of(0, 300).shard_size, range_of(0, 20).shard_size
     (64, 38, 16)
     """
-    wanted = -(-(stop - start) // FEWEST_SHARDS)
-    return Range(start, stop, shard_size or min(max(wanted, SMALLEST), LARGEST))
+    wanted = -(-(stop - start) // MIN_SHARDS)
+    return Range(start, stop, shard_size or min(max(wanted, MIN_SIZE), MAX_SIZE))
 
 
 def draw(recipe: Recipe[Any], seed: int, index: int) -> Any:
-    """The config of network `index`."""
-    # random numbers of their own: training begins with the seed of the network itself
-    own = network_seed(network_seed(seed, index), 0)
-    return recipe.draw_at(index, torch.Generator().manual_seed(own))
+    """Draw the config of network `index`."""
+    # a separate seed, because training starts from the seed of the network itself
+    config_seed = network_seed(network_seed(seed, index), 0)
+    return recipe.draw_at(index, torch.Generator().manual_seed(config_seed))
 
 
 def plan(recipe: Recipe[Any], seed: int, ranges: Sequence[Range]) -> list[ShardPlan]:
-    """The shards of a zoo, numbered from 0."""
+    """Return the shards of a zoo, numbered from 0."""
     shards = [shard for one in ranges for shard in _pack(_populations(recipe, seed, one), one.shard_size)]
     return [ShardPlan(number, tuple(populations)) for number, populations in enumerate(shards)]
 
 
 def _populations(recipe: Recipe[Any], seed: int, one: Range) -> list[tuple[int, ...]]:
-    """Networks of equal shape, in order of their first index."""
+    """Group networks of equal shape, in order of their first index."""
     groups: dict[Hashable, list[int]] = {}
     for index in range(one.start, one.stop):
         groups.setdefault(recipe.shape(draw(recipe, seed, index)), []).append(index)
@@ -78,7 +78,10 @@ def _populations(recipe: Recipe[Any], seed: int, one: Range) -> list[tuple[int, 
 
 
 def _parts(group: Sequence[int], limit: int) -> Iterator[tuple[int, ...]]:
-    """As few parts as the limit allows, of about equal size: a rest of one network would train alone."""
+    """Split a group into as few parts as the limit allows, of about equal size.
+
+    Otherwise a remainder of one network might train alone.
+    """
     count = -(-len(group) // limit)
     cuts = [len(group) * part // count for part in range(count + 1)]
     return (tuple(group[a:b]) for a, b in pairwise(cuts))

@@ -1,4 +1,4 @@
-"""How far a build is: networks done, networks per second, time taken and left."""
+"""Progress of a build: networks done, networks per second, elapsed and remaining time."""
 
 from __future__ import annotations
 
@@ -13,40 +13,40 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 from rich.table import Column
 from rich.text import Text
 
-WINDOW = 600.0  # seconds over which the speed is measured: shards of different families differ
-BETWEEN = 30.0  # seconds between two lines, where there is no terminal for a bar
+WINDOW = 600.0  # seconds over which the speed is averaged, because families differ in speed
+INTERVAL = 30.0  # seconds between two lines of output where there is no terminal
 
 
 class Pace:
-    """How fast networks are made. Time without news counts too: shards of a cluster come rarely."""
+    """The speed of a build. Time without updates counts too, since shards of a cluster arrive rarely."""
 
     def __init__(self, total: int, done: float) -> None:
         self.total, self.done = total, done
-        self.began = monotonic()
-        self._moments = deque([(self.began, done)])
+        self.start = monotonic()
+        self._history = deque([(self.start, done)])
 
-    def reach(self, done: float) -> None:
+    def update(self, done: float) -> None:
         now, self.done = monotonic(), done
-        self._moments.append((now, done))
-        while len(self._moments) > 2 and self._moments[1][0] < now - WINDOW:
-            self._moments.popleft()
+        self._history.append((now, done))
+        while len(self._history) > 2 and self._history[1][0] < now - WINDOW:
+            self._history.popleft()
 
     def texts(self) -> list[str]:
-        """Networks per second, or per minute where they take long; time taken; time left, if it is known."""
+        """Return networks per second (or per minute, if slow), elapsed time, and remaining time if known."""
         now = monotonic()
-        time, done = self._moments[0]
+        time, done = self._history[0]
         speed = (self.done - done) / max(now - time, 1e-9)
-        taken, left = now - self.began, (self.total - self.done) / speed if speed > 0 else 0
+        elapsed, remaining = now - self.start, (self.total - self.done) / speed if speed > 0 else 0
         rate = f"{speed:.1f}/s" if speed >= 1 else f"{speed * 60:.1f}/min"
         return [
             *([rate] if speed > 0 else []),
-            f"took {timedelta(seconds=round(taken))}",
-            *([f"left {timedelta(seconds=round(left))}"] if left else []),
+            f"elapsed {timedelta(seconds=round(elapsed))}",
+            *([f"remaining {timedelta(seconds=round(remaining))}"] if remaining else []),
         ]
 
 
 class Display:
-    """A progress bar over all networks of a zoo, or a line now and then; `quiet` shows nothing."""
+    """A progress bar over all networks of a zoo, or an occasional line of text where there is no terminal."""
 
     def __init__(self, total: int, finished: int, *, quiet: bool = False) -> None:
         self._console = Console(stderr=True, highlight=False)
@@ -63,7 +63,7 @@ class Display:
             expand=True,
         )
         self._finished = finished
-        self._partly: dict[int, float] = {}  # networks done in shards that are not finished
+        self._partial: dict[int, float] = {}  # networks done in unfinished shards
         self._task = self._progress.add_task("networks", total=total, completed=finished)
 
     def __enter__(self) -> Self:
@@ -77,23 +77,25 @@ class Display:
         self._progress.stop()
         self._print_line()
 
-    def partly(self, shard: int, done: float) -> None:
-        self._partly[shard] = done
+    def update(self, shard: int, done: float) -> None:
+        """Report how many networks of an unfinished shard are done."""
+        self._partial[shard] = done
         self._show()
 
-    def finished(self, shard: int, networks: int) -> None:
-        self._partly.pop(shard, None)
+    def finish(self, shard: int, networks: int) -> None:
+        """Report that a shard is finished."""
+        self._partial.pop(shard, None)
         self._finished += networks
         self._show()
 
     def _show(self) -> None:
-        self._pace.reach(self._finished + sum(self._partly.values()))
+        self._pace.update(self._finished + sum(self._partial.values()))
         self._progress.update(self._task, completed=int(self._pace.done))
         if monotonic() >= self._next_line:
             self._print_line()
 
     def _print_line(self) -> None:
-        self._next_line = monotonic() + BETWEEN
+        self._next_line = monotonic() + INTERVAL
         if self._lines:
             done = f"{int(self._pace.done):,} of {self._pace.total:,} networks"
             self._console.print(", ".join([done, *self._pace.texts()]), soft_wrap=True)

@@ -1,8 +1,9 @@
-"""A recipe: how the networks of a zoo are drawn, built and trained."""
+"""Recipes: how the networks of a zoo are drawn, built and trained."""
 
 from __future__ import annotations
 
 import hashlib
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass
@@ -13,22 +14,24 @@ from torch import Tensor, nn
 
 from graph_metanetworks.errors import ZooError
 
-Config = TypeVar("Config")  # a frozen dataclass of plain values: one column of the table each
+Config = TypeVar("Config")  # a frozen dataclass of plain values, each a column of the table
 
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """A trained network: its weights, and what is known of it (one column of the table each)."""
+    """A trained network: its weights, and its metrics, each a column of the table."""
 
     state_dict: dict[str, Tensor]
     metrics: dict[str, float | int | bool | str]
-    checkpoints: dict[int, dict[str, Tensor]] = field(default_factory=dict)  # by step, where asked for
+    checkpoints: dict[int, dict[str, Tensor]] = field(default_factory=dict)  # by step, if requested
 
 
 def metrics_at(
     number: int, of: int, step: int, metrics: Mapping[str, float | int | bool | str]
 ) -> dict[str, float | int | bool | str]:
-    """The columns of a checkpoint: by its number, so that networks can be compared that train for longer.
+    """Return the columns of a checkpoint, named by its number.
+
+    So networks that train for different numbers of steps can be compared.
 
     >>> metrics_at(1, 3, 20, {"test_loss": 0.5})
     {'step_at_1_of_3': 20, 'test_loss_at_1_of_3': 0.5}
@@ -37,68 +40,80 @@ def metrics_at(
 
 
 class Recipe(ABC, Generic[Config]):
-    """How to draw, build and train the networks of one zoo; made with its data and options.
+    """How to draw, build and train the networks of a zoo. An instance holds the data and the options.
 
-    What network `k` of a zoo is drawn as, initial weights included, depends on the zoo's seed, on `k` and on
-    `settings()`, on nothing else. Which networks are trained beside it may change how training rounds.
+    How network `k` of a zoo is drawn, including its initial weights, depends only on the seed of the zoo, on
+    `k` and on `options()`. Which networks are trained together with it may change rounding errors.
     """
 
     name: ClassVar[str]
-    population: ClassVar[int] = 64  # at most so many networks are trained together
+    population: ClassVar[int] = 64  # maximum number of networks that are trained together
+
+    def __init_subclass__(cls) -> None:
+        """Accept recipes that were written with the former names of `options` and `from_options`."""
+        super().__init_subclass__()
+        for former, name in (("settings", "options"), ("from_settings", "from_options")):
+            if former in vars(cls) and name not in vars(cls):
+                warnings.warn(
+                    f"{cls.__name__}.{former} is now called {name}: rename it.",
+                    DeprecationWarning,
+                    stacklevel=2,
+                )
+                setattr(cls, name, vars(cls)[former])
 
     @abstractmethod
-    def settings(self) -> dict[str, Any]:
-        """What decides the result, as JSON: options, the data and its checksum; `from_settings` reads it."""
+    def options(self) -> dict[str, Any]:
+        """Return everything that decides the result as plain values: options, the data and its checksum."""
 
     @classmethod
     @abstractmethod
-    def from_settings(cls, settings: dict[str, Any]) -> Recipe[Config]:
-        """The recipe again, without its data: enough to build and render networks."""
+    def from_options(cls, options: dict[str, Any]) -> Recipe[Config]:
+        """Return the recipe with these `options()`, without its data: enough to build and render networks."""
 
     def config(self, values: dict[str, Any]) -> Config:
-        """A config again, from its fields: the dataclass that `draw` is annotated with, or returns."""
+        """Rebuild a config from its fields, as the dataclass that `draw` is annotated with or returns."""
         kind = get_type_hints(type(self).draw).get("return") or type(self.draw(torch.Generator()))
         if not is_dataclass(kind):
             raise ZooError(
-                f"{type(self).__name__}.draw must be annotated with the dataclass that it returns, or "
-                f"{type(self).__name__}.config be written: how to make a {kind} is not known."
+                f"configs of {type(self).__name__} cannot be rebuilt, because {kind} is not a dataclass. "
+                f"Annotate {type(self).__name__}.draw with the dataclass that it returns, or override config."
             )
         return kind(**values)  # pyright: ignore[reportReturnType, reportCallIssue]
 
     @abstractmethod
     def draw(self, generator: torch.Generator) -> Config:
-        """The hyper-parameters of a network."""
+        """Draw the hyper-parameters of a network."""
 
     def draw_at(self, index: int, generator: torch.Generator) -> Config:
-        """The hyper-parameters of network `index`; recipes that take a data set in order use it."""
+        """Draw the hyper-parameters of network `index`. Override this to go through a data set in order."""
         return self.draw(generator)
 
     @abstractmethod
     def build(self, config: Config) -> nn.Module:
-        """An untrained network."""
+        """Build an untrained network."""
 
     def example(self, config: Config) -> tuple[Any, ...]:
-        """Arguments of the network's `forward`, any that fit: with them it is traced."""
+        """Return example arguments of the network's `forward`, to trace it with."""
         raise ZooError(
-            f"the recipe {self.name} does not say what its networks take, so they cannot be traced: write "
+            f"the recipe {self.name} has no example inputs, so its networks cannot be traced. Define "
             f"{type(self).__name__}.example(config), which returns the arguments of forward, such as "
             "(torch.zeros(1, 3, 32, 32),)."
         )
 
     @abstractmethod
     def shape(self, config: Config) -> Hashable:
-        """Networks of equal shape are of one architecture: trained together, and traced once."""
+        """Return a key of the architecture. Networks with equal keys are trained together and traced once."""
 
     @abstractmethod
     def train(
         self, configs: Sequence[Config], seeds: Sequence[int], progress: Callable[[float], None]
     ) -> list[Trained]:
-        """Train networks of one shape. `progress` is told, now and then, which share of the work is done."""
+        """Train networks of one shape. Call `progress` now and then with the fraction of work done."""
 
 
 @runtime_checkable
 class Renders(Protocol):
-    """A recipe of networks that show a signal or an image."""
+    """A recipe whose networks represent a signal or an image."""
 
     def render(
         self, state_dict: dict[str, Tensor], config: Any, size: int | Sequence[int] | None = None
@@ -106,7 +121,7 @@ class Renders(Protocol):
 
 
 def network_seed(zoo_seed: int, index: int) -> int:
-    """The seed of everything random about network `index`.
+    """Return the seed for everything random about network `index`.
 
     >>> network_seed(0, 3) == network_seed(0, 3) != network_seed(0, 4)
     True

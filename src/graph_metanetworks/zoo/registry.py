@@ -1,4 +1,4 @@
-"""Recipes by name: the built-in ones, and those of users as `file.py:Class` or `package.module:Class`."""
+"""Recipes by name: built-in ones, and users' own as `file.py:Class` or `package.module:Class`."""
 
 from __future__ import annotations
 
@@ -24,29 +24,31 @@ BUILT_IN = {
 
 
 def recipe_class(reference: str) -> type[Recipe[Any]]:
-    """The class of a recipe, imported only now."""
+    """Import the class of a recipe."""
     if reference not in BUILT_IN and ":" not in reference:
         raise ZooError(
-            f"there is no recipe '{reference}'. There are {', '.join(BUILT_IN)}; your own are named "
-            "my_recipes.py:Class or package.module:Class."
+            f"there is no recipe '{reference}'. Choose one of {', '.join(BUILT_IN)}, or name your own "
+            "as my_recipes.py:Class or package.module:Class."
         )
     try:
         found = find_object(BUILT_IN.get(reference, reference))
     except UnknownTarget as error:
         raise ZooError(f"the recipe {reference} cannot be imported: {error}") from error
     if not (isinstance(found, type) and issubclass(found, Recipe)):
-        raise ZooError(f"{reference} is no recipe: it must be a subclass of graph_metanetworks.zoo.Recipe.")
+        raise ZooError(
+            f"{reference} is not a recipe: it must be a subclass of graph_metanetworks.zoo.Recipe."
+        )
     return found
 
 
 def absolute(reference: str) -> str:
-    """A reference that means the same in every working directory."""
+    """Return a reference that does not depend on the working directory."""
     place, colon, name = reference.rpartition(":")
     return f"{Path(place).resolve()}{colon}{name}" if place.endswith(".py") else reference
 
 
 def reference_of(recipe: Recipe[Any]) -> str:
-    """How the class of a recipe is named in zoo.json."""
+    """Return the name of a recipe in zoo.json."""
     kind = type(recipe)
     place = f"{kind.__module__}:{kind.__qualname__}"
     main = getattr(sys.modules["__main__"], "__file__", None)
@@ -56,7 +58,7 @@ def reference_of(recipe: Recipe[Any]) -> str:
 
 
 def options_of(kind: type[Recipe[Any]]) -> dict[str, inspect.Parameter]:
-    """The options of a recipe: the arguments with which its class is made.
+    """Return the options of a recipe, which are the arguments of its constructor.
 
     >>> class Mine(Recipe):
     ...     def __init__(self, *, data: str = "digits", steps: int = 300) -> None: ...
@@ -67,7 +69,7 @@ def options_of(kind: type[Recipe[Any]]) -> dict[str, inspect.Parameter]:
 
 
 def make_recipe(reference: str, options: Mapping[str, Any]) -> Recipe[Any]:
-    """A recipe with its data, from its name and its options."""
+    """Create a recipe with its data, from its name and its options."""
     kind = recipe_class(reference)
     known = options_of(kind)
     unknown = sorted(options.keys() - known.keys())
@@ -80,6 +82,6 @@ def make_recipe(reference: str, options: Mapping[str, Any]) -> Recipe[Any]:
         raise ZooError(str(error)) from error
 
 
-def recipe_from(reference: str, settings: dict[str, Any]) -> Recipe[Any]:
-    """A recipe as zoo.json remembers it, without its data."""
-    return recipe_class(reference).from_settings(settings)
+def recipe_from(reference: str, options: dict[str, Any]) -> Recipe[Any]:
+    """Recreate a recipe from zoo.json, without its data."""
+    return recipe_class(reference).from_options(options)

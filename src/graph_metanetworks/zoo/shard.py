@@ -1,8 +1,8 @@
-"""A shard: some networks of a zoo in two files, weights and a table.
+"""Shards: some networks of a zoo in two files, one for weights and one for the table.
 
-Networks with equal parameters are stacked: tensor `"{stack}/{parameter}"` of the weights has a first axis of
-networks, and `"{stack}@{step}/{parameter}"` holds them as they were at an earlier step. The table has one row
-per network, with the stack and the row in which its weights lie.
+Networks with equal parameters are stacked: the tensor `"{stack}/{parameter}"` has networks along its first
+axis, and `"{stack}@{step}/{parameter}"` holds their weights at an earlier step. The table has one row per
+network, with the stack and the row of its weights.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from torch import Tensor
 from graph_metanetworks.errors import ZooError
 from graph_metanetworks.zoo.recipe import Trained
 
-PLACE = ("index", "stack", "row")  # columns that say which network and where its weights are
+PLACE = ("index", "stack", "row")  # columns for the network and the location of its weights
 ROLE, CONFIG, METRIC = b"role", b"config", b"metric"  # metadata of the other columns
 
 
 @dataclass(frozen=True, eq=False)
-class Network:
-    """A trained network and where it came from."""
+class TrainedNetwork:
+    """A trained network with its index and its config."""
 
     index: int
     config: Any
@@ -48,8 +48,8 @@ class Shard:
     dropped: int = 0
 
 
-def encode(networks: Sequence[Network], *, half: bool = False) -> Shard:
-    """The files of a shard. Equal networks give equal bytes."""
+def encode(networks: Sequence[TrainedNetwork], *, half: bool = False) -> Shard:
+    """Encode networks as the files of a shard. Equal networks give equal bytes."""
     stacks = list(_by_layout(networks).values())
     tensors: dict[str, Tensor] = {}
     layouts = []
@@ -66,8 +66,8 @@ def encode(networks: Sequence[Network], *, half: bool = False) -> Shard:
     )
 
 
-def _by_layout(networks: Sequence[Network]) -> dict[Hashable, list[Network]]:
-    stacks: dict[Hashable, list[Network]] = {}
+def _by_layout(networks: Sequence[TrainedNetwork]) -> dict[Hashable, list[TrainedNetwork]]:
+    stacks: dict[Hashable, list[TrainedNetwork]] = {}
     for network in networks:
         trained = network.trained
         tensors = tuple((name, x.dtype, x.shape) for name, x in trained.state_dict.items())
@@ -75,8 +75,8 @@ def _by_layout(networks: Sequence[Network]) -> dict[Hashable, list[Network]]:
     return stacks
 
 
-def _states(number: int, stack: Sequence[Network]) -> dict[str, list[dict[str, Tensor]]]:
-    """State dicts by the beginning of their names: at the end, and at every checkpoint."""
+def _states(number: int, stack: Sequence[TrainedNetwork]) -> dict[str, list[dict[str, Tensor]]]:
+    """Return the final state dicts and those of every checkpoint, by the prefix of their tensors."""
     steps = stack[0].trained.checkpoints
     earlier = {f"{number}@{step}": [n.trained.checkpoints[step] for n in stack] for step in steps}
     return {f"{number}": [n.trained.state_dict for n in stack], **earlier}
@@ -87,11 +87,11 @@ def _stored(tensors: Sequence[Tensor], half: bool) -> Tensor:
     if not half or stacked.dtype != torch.float32:
         return stacked
     smaller = stacked.half()
-    # half precision ends at 65,504: what would become infinite stays as it is
+    # half precision overflows at 65,504; such tensors stay in single precision
     return smaller if torch.equal(smaller.isfinite(), stacked.isfinite()) else stacked
 
 
-def _parquet(stacks: Sequence[Sequence[Network]]) -> bytes:
+def _parquet(stacks: Sequence[Sequence[TrainedNetwork]]) -> bytes:
     rows = [_row(network, s, r) for s, stack in enumerate(stacks) for r, network in enumerate(stack)]
     columns: dict[str, bytes] = {}
     for stack in stacks:
@@ -106,28 +106,28 @@ def _parquet(stacks: Sequence[Sequence[Network]]) -> bytes:
     return buffer.getvalue()
 
 
-def _row(network: Network, stack: int, row: int) -> dict[str, Any]:
+def _row(network: TrainedNetwork, stack: int, row: int) -> dict[str, Any]:
     place = {"index": network.index, "stack": stack, "row": row}
     config = {field.name: getattr(network.config, field.name) for field in fields(network.config)}
     return {**place, **config, **network.trained.metrics}
 
 
-def _roles(network: Network) -> dict[str, bytes]:
+def _roles(network: TrainedNetwork) -> dict[str, bytes]:
     config = [field.name for field in fields(network.config)]
     names = [*PLACE, *config, *network.trained.metrics]
     if len(set(names)) < len(names):
         twice = sorted({name for name in names if names.count(name) > 1})
         raise ZooError(
-            f"two columns of the table would be called {', '.join(twice)}: the fields of a config and its "
-            f"metrics need names of their own, other than {', '.join(PLACE)}."
+            f"two columns of the table would be called {', '.join(twice)}: fields of the config and metrics "
+            f"need distinct names, other than {', '.join(PLACE)}."
         )
     return dict.fromkeys(config, CONFIG) | dict.fromkeys(network.trained.metrics, METRIC)
 
 
 def unreadable(path: Path, error: Exception) -> ZooError:
     return ZooError(
-        f"{path} cannot be read: {error}. `gmn zoo check {path.parent}` says what is damaged; the command "
-        "that built the zoo rebuilds only that."
+        f"{path} cannot be read: {error}. `gmn zoo check {path.parent}` lists damaged files. Rerun the "
+        "command that built the zoo to rebuild only those."
     )
 
 
@@ -143,7 +143,7 @@ class Weights:
         self._half = half
 
     def stack_sizes(self) -> list[set[int]]:
-        """For each stack, how many networks its tensors have: all the same number, if the file is whole."""
+        """Return for each stack the numbers of networks in its tensors, all equal in an intact file."""
         return [
             {
                 self._file.get_slice(f"{prefix}/{name}").get_shape()[0]
@@ -154,16 +154,16 @@ class Weights:
         ]
 
     def steps(self, stack: int) -> tuple[int, ...]:
-        """The steps of training at which the networks of a stack were kept."""
+        """Return the training steps at which checkpoints of a stack were saved."""
         return tuple(self._layouts[stack]["steps"])
 
     def size(self, stack: int) -> int:
-        """How many numbers the state dict of each network of a stack has."""
+        """Return the number of values in the state dict of each network of a stack."""
         names = self._layouts[stack]["parameters"]
         return sum(math.prod(self._file.get_slice(f"{stack}/{name}").get_shape()[1:]) for name in names)
 
     def state_dict(self, stack: int, row: int, *, step: int | None = None) -> dict[str, Tensor]:
-        """The weights of a network, as a copy: what is done to them does not touch the zoo."""
+        """Return a copy of the weights of a network, which may be modified."""
         prefix = f"{stack}" if step is None else f"{stack}@{step}"
         names = self._layouts[stack]["parameters"]
         return {name: self._read(f"{prefix}/{name}", row) for name in names}

@@ -1,4 +1,4 @@
-"""The files of a zoo, read as they are needed."""
+"""The files of a zoo, read lazily."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ import pyarrow.parquet as pq
 
 from graph_metanetworks.errors import ZooError
 from graph_metanetworks.zoo.description import Description
-from graph_metanetworks.zoo.manifest import Record, read_manifest, table_path, weights_path
+from graph_metanetworks.zoo.manifest import ShardRecord, read_manifest, table_path, weights_path
 from graph_metanetworks.zoo.recipe import Recipe
 from graph_metanetworks.zoo.registry import recipe_from
 from graph_metanetworks.zoo.shard import ROLE, Weights, unreadable
 
-READERS = 8  # tables that are read at a time
+READERS = 8  # threads that read tables
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Which network, and where its weights are."""
+class Location:
+    """The index of a network and the location of its weights."""
 
     index: int
     shard: int
@@ -34,20 +34,20 @@ class Place:
 
 
 class Store:
-    """Shards of a zoo, their tables put together in the order of the networks' indices."""
+    """The shards of a zoo, with their tables concatenated in order of the network index."""
 
     def __init__(self, folder: Path, *, recipe: Recipe[Any] | None = None) -> None:
         self.folder = folder
         self.description = Description.load(folder)
         self.records = list(read_manifest(folder).values())
-        found = _places(self.records)  # as the rows of all tables, one after the other
+        found = _locations(self.records)  # in the order of the concatenated tables
         self._order = np.argsort(found[:, 0], kind="stable")
-        self.places = found[self._order]  # [N, 4]
+        self.locations = found[self._order]  # [N, 4]
         self._recipe = recipe
         self._weights: dict[int, Weights] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        # memory maps stay behind: the workers of a DataLoader make their own
+        # memory maps are not pickled; the workers of a DataLoader open their own
         return self.__dict__ | {"_weights": {}}
 
     @cached_property
@@ -55,11 +55,11 @@ class Store:
         if self._recipe is not None:
             return self._recipe
         try:
-            return recipe_from(self.description.recipe, self.description.settings)
+            return recipe_from(self.description.recipe, self.description.options)
         except ZooError as error:
             raise ZooError(
-                f"{error} Weights and the table of {self.folder} can be read without it; to build networks, "
-                "open the zoo with Zoo.open(folder, recipe=...)."
+                f"{error} The weights and the table of {self.folder} can be read without the recipe. To "
+                "build networks, open the zoo with Zoo.open(folder, recipe=...)."
             ) from error
 
     @cached_property
@@ -73,8 +73,8 @@ class Store:
         together = pa.concat_tables(tables, promote_options="permissive")
         return together.take(self._order).combine_chunks()
 
-    def place(self, row: int) -> Place:
-        return Place(*self.places[row].tolist())
+    def location(self, row: int) -> Location:
+        return Location(*self.locations[row].tolist())
 
     def weights(self, shard: int) -> Weights:
         if shard not in self._weights:
@@ -83,12 +83,12 @@ class Store:
         return self._weights[shard]
 
     def values(self, row: int, role: bytes) -> dict[str, Any]:
-        """The values of a row, of the columns with this role."""
+        """Return the values of a row in the columns with this role."""
         return {name: column[row].as_py() for name, column in self._columns.get(role, {}).items()}
 
     @cached_property
     def _columns(self) -> dict[bytes, dict[str, pa.ChunkedArray]]:
-        """Columns by role and name."""
+        """Return columns by role and name."""
         columns: dict[bytes, dict[str, pa.ChunkedArray]] = {}
         for field in self.table.schema:
             columns.setdefault((field.metadata or {}).get(ROLE, b""), {})[field.name] = self.table[field.name]
@@ -102,7 +102,7 @@ class Store:
             raise unreadable(path, error) from error
 
 
-def _places(records: Iterable[Record]) -> np.ndarray:  # [N, 4]
+def _locations(records: Iterable[ShardRecord]) -> np.ndarray:  # [N, 4]
     parts = [
         np.stack([np.array(stack), *np.broadcast_arrays(record.shard, number, np.arange(len(stack)))], axis=1)
         for record in records

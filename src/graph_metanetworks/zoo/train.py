@@ -1,4 +1,4 @@
-"""Train the networks of one shard: what every worker does, wherever it runs."""
+"""Train the networks of one shard, in this process, in a worker or on a cluster."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import torch
 from graph_metanetworks.errors import ZooError
 from graph_metanetworks.zoo.plan import ShardPlan, draw
 from graph_metanetworks.zoo.recipe import Recipe, network_seed
-from graph_metanetworks.zoo.shard import Network, Shard, encode
+from graph_metanetworks.zoo.shard import Shard, TrainedNetwork, encode
 
 
 @dataclass(frozen=True)
 class Job:
-    """All that a worker needs to make any shard of a zoo."""
+    """Everything a worker needs to make any shard of a zoo."""
 
     recipe: Recipe[Any]
     seed: int
@@ -26,8 +26,8 @@ class Job:
 
 
 def train_shard(job: Job, shard: ShardPlan, progress: Callable[[float], None]) -> Shard:
-    """The files of a shard. `progress` is told how many of its networks are done."""
-    networks: list[Network] = []
+    """Train the networks of a shard. Call `progress` with the number of networks done."""
+    networks: list[TrainedNetwork] = []
     with one_thread():
         for population in shard.populations:
             networks += _train(job, population, _Part(progress, len(networks), len(population)))
@@ -38,31 +38,31 @@ def train_shard(job: Job, shard: ShardPlan, progress: Callable[[float], None]) -
 
 @dataclass(frozen=True)
 class _Part:
-    """The progress of one population, as progress of its shard."""
+    """Convert the progress of one population to progress of its shard."""
 
     progress: Callable[[float], None]
     before: int
     size: int
 
-    def __call__(self, share: float) -> None:
-        self.progress(self.before + share * self.size)
+    def __call__(self, fraction: float) -> None:
+        self.progress(self.before + fraction * self.size)
 
 
-def _train(job: Job, population: tuple[int, ...], progress: Callable[[float], None]) -> list[Network]:
+def _train(job: Job, population: tuple[int, ...], progress: Callable[[float], None]) -> list[TrainedNetwork]:
     configs = [draw(job.recipe, job.seed, index) for index in population]
     seeds = [network_seed(job.seed, index) for index in population]
     trained = job.recipe.train(configs, seeds, progress)
     if len(trained) != len(population):
         raise ZooError(
-            f"{type(job.recipe).__name__}.train was given {len(population)} networks and returned "
-            f"{len(trained)}: it must return all, in order."
+            f"{type(job.recipe).__name__}.train was given {len(population)} networks but returned "
+            f"{len(trained)}. It must return all of them, in order."
         )
-    return [Network(*fields) for fields in zip(population, configs, trained, strict=True)]
+    return [TrainedNetwork(*fields) for fields in zip(population, configs, trained, strict=True)]
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Sums are taken in the same order everywhere; the cores are used by several workers."""
+    """Use one thread, so that sums have the same order everywhere. Workers use the other cores."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

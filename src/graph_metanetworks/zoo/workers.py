@@ -1,4 +1,4 @@
-"""Worker processes of this machine."""
+"""Train shards in worker processes on this machine."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from graph_metanetworks.zoo.plan import ShardPlan
 from graph_metanetworks.zoo.shard import Shard
 from graph_metanetworks.zoo.train import Job, train_shard
 
-Progress = Callable[[int, float], None]  # number of a shard, how many of its networks are done
-BETWEEN = 0.2  # seconds between two reports of a worker
+Progress = Callable[[int, float], None]  # shard number, number of its networks that are done
+INTERVAL = 0.2  # seconds between two progress reports of a worker
 
 
 def train_here(
     job: Job, shards: Sequence[ShardPlan], progress: Progress
 ) -> Generator[tuple[int, Shard], None, None]:
-    """One shard after the other in this process."""
+    """Train one shard after the other in this process."""
     for shard in shards:
         try:
             made = train_shard(job, shard, lambda done, n=shard.number: progress(n, done))
@@ -40,35 +40,35 @@ def train_here(
 def train_in_processes(
     job: Job, shards: Sequence[ShardPlan], progress: Progress, *, workers: int
 ) -> Generator[tuple[int, Shard], None, None]:
-    """Shards as they are finished, each made by one of several processes."""
+    """Yield shards as they finish, each trained by one of several processes."""
     with _started(job, min(workers, len(shards))) as processes:
         waiting = list(reversed(shards))
-        at_work = {pipe: _hand(pipe, waiting.pop()) for pipe in processes}
-        while at_work:
-            for pipe in wait(list(at_work)):
+        running = {pipe: _submit(pipe, waiting.pop()) for pipe in processes}
+        while running:
+            for pipe in wait(list(running)):
                 assert isinstance(pipe, Connection)
-                number = at_work[pipe].number
+                number = running[pipe].number
                 match _received(pipe, processes[pipe], number):
                     case float(done):
                         progress(number, done)
                     case str(failure):
                         raise _failed(number, failure)
                     case Shard() as shard:
-                        del at_work[pipe]
+                        del running[pipe]
                         if waiting:
-                            at_work[pipe] = _hand(pipe, waiting.pop())
+                            running[pipe] = _submit(pipe, waiting.pop())
                         yield number, shard
 
 
 def _failed(shard: int, failure: str) -> ZooError:
     return ZooError(
-        f"training shard {shard} failed:\n{failure.rstrip()}\nFinished shards are safe: once the "
-        "recipe is put right, the same command goes on."
+        f"training shard {shard} failed:\n{failure.rstrip()}\nFinished shards are safe. Fix the "
+        "recipe, then rerun the same command to resume."
     )
 
 
-def _hand(pipe: Connection, shard: ShardPlan) -> ShardPlan:
-    with suppress(ConnectionError):  # the worker has died, which is noticed when its answer is read
+def _submit(pipe: Connection, shard: ShardPlan) -> ShardPlan:
+    with suppress(ConnectionError):  # the worker has died, which is noticed when its result is read
         pipe.send(shard)
     return shard
 
@@ -79,14 +79,14 @@ def _received(pipe: Connection, process: BaseProcess, number: int) -> float | st
     except (EOFError, ConnectionError):
         process.join()
         raise ZooError(
-            f"a worker died in shard {number} (exit code {process.exitcode}). If it was killed for want of "
-            "memory, try fewer --workers. Finished shards are safe: the same command goes on."
+            f"a worker died in shard {number} (exit code {process.exitcode}). If it ran out of memory, try "
+            "fewer --workers. Finished shards are safe. Rerun the same command to resume."
         ) from None
 
 
 @contextmanager
 def _started(job: Job, count: int) -> Iterator[dict[Connection, BaseProcess]]:
-    # not forked: torch has threads by now, and a fork would copy their locks as they happen to be
+    # spawn, not fork: torch has started threads, and a fork would copy their locks in any state
     context = mp.get_context("spawn")
     pickled = _pickled(job)
     processes: dict[Connection, BaseProcess] = {}
@@ -116,8 +116,8 @@ def _pickled(job: Job) -> bytes:
 
 
 def _work(pickled: bytes, pipe: Connection) -> None:
-    """Make the shards that come through the pipe, until it is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the first process sees to the others
+    """Train the shards that arrive through the pipe, until it is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the parent stops the workers
     threading.Thread(target=_die_with_parent, daemon=True).start()
     try:
         job: Job = pickle.loads(pickled)
@@ -131,20 +131,20 @@ def _work(pickled: bytes, pipe: Connection) -> None:
 
 
 class _Reporter:
-    """Sends progress, but not too often."""
+    """Send progress, but not too often."""
 
     def __init__(self, pipe: Connection) -> None:
         self.pipe = pipe
         self.last = monotonic()
 
     def __call__(self, done: float) -> None:
-        if monotonic() - self.last > BETWEEN:
+        if monotonic() - self.last > INTERVAL:
             self.pipe.send(float(done))
             self.last = monotonic()
 
 
 def _die_with_parent() -> None:
-    """A parent that was killed cannot stop its workers."""
+    """Exit when the parent dies, because a parent that is killed cannot stop its workers."""
     parent = mp.parent_process()
     if parent is not None:
         wait([parent.sentinel])

@@ -1,9 +1,11 @@
-"""A zoo on disk, opened lazily."""
+"""A zoo on disk, read lazily."""
 
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -22,13 +24,13 @@ from graph_metanetworks.zoo.check import check
 from graph_metanetworks.zoo.description import Description
 from graph_metanetworks.zoo.recipe import Recipe, Renders
 from graph_metanetworks.zoo.shard import CONFIG, METRIC
-from graph_metanetworks.zoo.store import Place, Store
+from graph_metanetworks.zoo.store import Location, Store
 
 
 class Zoo(Sequence["ZooNetwork"]):
-    """Trained networks with what is known of them; a sequence, ordered by the index of the networks.
+    """A data set of trained networks: a sequence of `ZooNetwork`, ordered by index.
 
-    Nothing is read before it is asked for, and weights are memory-mapped. Slices, filters and splits are zoos
+    Files are read when they are needed, and weights are memory-mapped. Slices, filters and splits are zoos
     over the same files.
 
     >>> zoo = Zoo.open("zoos/diverse")  # doctest: +SKIP
@@ -45,17 +47,20 @@ class Zoo(Sequence["ZooNetwork"]):
     def open(
         cls, folder: str | os.PathLike[str], *, recipe: Recipe[Any] | None = None, verify: bool = False
     ) -> Zoo:
-        """Open a zoo; one that is not finished has the networks that are.
+        """Open a zoo. An unfinished zoo contains its finished networks.
 
         Args:
-            recipe: used instead of the one that zoo.json names, where that cannot be imported.
-            verify: read everything, and refuse a zoo of which anything is damaged.
+            recipe: replaces the recipe named in zoo.json, in case that cannot be imported.
+            verify: read all files, and raise an error if any is damaged.
         """
         path = Path(folder)
         if verify and (problems := check(path).problems):
-            raise ZooError(f"{path} is damaged: {'; '.join(problems)}. Building it again rebuilds only that.")
+            raise ZooError(
+                f"{path} is damaged: {'; '.join(problems)}. Rerun the command that built it to rebuild only "
+                "the damaged files."
+            )
         store = Store(path, recipe=recipe)
-        return cls(store, np.arange(len(store.places)))
+        return cls(store, np.arange(len(store.locations)))
 
     @property
     def folder(self) -> Path:
@@ -63,7 +68,7 @@ class Zoo(Sequence["ZooNetwork"]):
 
     @property
     def description(self) -> Description:
-        """The recipe with its settings, the seed, the versions."""
+        """The recipe with its options, the seed and the package versions."""
         return self._store.description
 
     @property
@@ -78,29 +83,43 @@ class Zoo(Sequence["ZooNetwork"]):
 
     @property
     def num_shards(self) -> int:
-        """Shards on disk, those of the whole zoo."""
+        """The number of shards of the whole zoo."""
         return len(self._store.records)
 
     @property
     def num_dropped(self) -> int:
-        """Networks that diverged and were left out of the whole zoo."""
+        """The number of networks that diverged and were left out of the whole zoo."""
         return sum(record.dropped for record in self._store.records)
 
     @property
     def num_bytes(self) -> int:
-        """Size on disk of the whole zoo."""
+        """The size on disk of the whole zoo."""
         return sum(record.weights_bytes + record.table_bytes for record in self._store.records)
 
     def weight_counts(self) -> set[int]:
-        """The different sizes of networks: how many numbers their state dicts have, buffers included."""
-        stacks = {(shard, stack) for _, shard, stack, _ in self._store.places[self._rows].tolist()}
+        """Return the distinct numbers of values in the networks' state dicts, including buffers."""
+        stacks = {(shard, stack) for _, shard, stack, _ in self._store.locations[self._rows].tolist()}
         return {self._store.weights(shard).size(stack) for shard, stack in stacks}
 
     def __len__(self) -> int:
         return len(self._rows)
 
     def __repr__(self) -> str:
-        return f"Zoo({str(self.folder)!r}, {self.description.recipe}, {len(self):,} networks)"
+        total = len(self._store.locations)
+        networks = f"{len(self):,}" if len(self) == total else f"{len(self):,} of {total:,}"
+        lines = [f"Zoo({str(self.folder)!r})", f"recipe: {self.description.recipe}", f"networks: {networks}"]
+        with suppress(ZooError):  # damaged files do not keep a zoo from being shown
+            lines.append(self._kinds())
+        return "\n  ".join(lines)
+
+    def _kinds(self) -> str:
+        """Return a line about the families of the networks or, if they have none, about their sizes."""
+        if "family" in self.table.column_names:
+            counts = sorted(Counter(self.table["family"].to_pylist()).items())
+            return "families: " + ", ".join(f"{family} ({count:,})" for family, count in counts)
+        sizes = self.weight_counts()
+        ends = sorted({min(sizes, default=0), max(sizes, default=0)})
+        return "values per network: " + " to ".join(f"{size:,}" for size in ends)
 
     @overload
     def __getitem__(self, key: int) -> ZooNetwork: ...
@@ -108,7 +127,7 @@ class Zoo(Sequence["ZooNetwork"]):
     def __getitem__(self, key: slice | Sequence[int] | np.ndarray | Tensor) -> Zoo: ...
 
     def __getitem__(self, key: int | slice | Sequence[int] | np.ndarray | Tensor) -> ZooNetwork | Zoo:
-        """A network by its position, or a zoo of several: a slice, positions, or a mask."""
+        """Return the network at a position, or a zoo of those in a slice, a list of positions or a mask."""
         if isinstance(key, int | np.integer):
             return ZooNetwork(self._store, int(self._rows[key]))
         chosen = key if isinstance(key, slice) else np.asarray(key)
@@ -118,7 +137,7 @@ class Zoo(Sequence["ZooNetwork"]):
         return (ZooNetwork(self._store, int(row)) for row in self._rows)
 
     def filter(self, condition: pc.Expression | Callable[[ZooNetwork], bool]) -> Zoo:
-        """The networks for which an expression of columns holds, or a function of the network."""
+        """Keep the networks for which an expression of columns, or a function of the network, is true."""
         if isinstance(condition, pc.Expression):
             numbered = self.table.append_column("", pa.array(np.arange(len(self))))
             try:
@@ -126,54 +145,56 @@ class Zoo(Sequence["ZooNetwork"]):
             except pa.ArrowException as error:
                 reason = str(error).partition("\n")[0].partition(" in index")[0]  # without the schema
                 raise ZooError(
-                    f"{condition} is no condition for this zoo: {reason}. The columns are "
+                    f"{condition} is not a valid condition for this zoo: {reason}. The columns are "
                     f"{', '.join(self.table.column_names)}."
                 ) from error
         return self[np.array([condition(network) for network in self], dtype=bool)]
 
     def split(self, parts: Sequence[float] | Sequence[int], *, seed: int = 0) -> tuple[Zoo, ...]:
-        """Random parts that share no network: fractions of the zoo, or numbers of networks."""
+        """Split at random into disjoint parts, given as fractions of the zoo or numbers of networks."""
         sizes = _sizes(parts, len(self))
         shuffled = torch.randperm(len(self), generator=torch.Generator().manual_seed(seed)).numpy()
         ends = np.cumsum(sizes)
-        # in order again, for it is faster to read; shuffling is for those who train on them
+        # sorted again, because that is faster to read; whoever trains on a part shuffles it
         return tuple(self[np.sort(shuffled[end - size : end])] for size, end in zip(sizes, ends, strict=True))
 
 
 @dataclass(frozen=True, eq=False)
 class ZooNetwork:
-    """A network of a zoo; weights and values are read when asked for."""
+    """A network of a zoo. Weights and values are read when they are needed."""
 
     _store: Store
     _row: int
 
     @property
     def index(self) -> int:
-        """Its number among all networks of the recipe: with the seed of the zoo it decides what is drawn."""
-        return self._place.index
+        """The index of the network, which together with the seed of the zoo decides how it is drawn."""
+        return self._location.index
 
     @property
     def state_dict(self) -> dict[str, Tensor]:
         """A copy of the trained weights."""
-        return self._store.weights(self._place.shard).state_dict(self._place.stack, self._place.row)
+        return self._store.weights(self._location.shard).state_dict(self._location.stack, self._location.row)
 
     @property
     def steps(self) -> tuple[int, ...]:
-        """The steps of training of which `checkpoint` has the weights."""
-        return self._store.weights(self._place.shard).steps(self._place.stack)
+        """The training steps that `checkpoint` has weights of."""
+        return self._store.weights(self._location.shard).steps(self._location.stack)
 
     def checkpoint(self, step: int) -> dict[str, Tensor]:
-        """The weights at an earlier step of training."""
+        """Return the weights at an earlier training step."""
         if step not in self.steps:
             known = ", ".join(map(str, self.steps)) or "none"
-            raise ZooError(f"network {self.index} was not kept at step {step}; the steps kept are: {known}.")
-        return self._store.weights(self._place.shard).state_dict(
-            self._place.stack, self._place.row, step=step
+            raise ZooError(
+                f"network {self.index} has no checkpoint at step {step}; its checkpoints are: {known}."
+            )
+        return self._store.weights(self._location.shard).state_dict(
+            self._location.stack, self._location.row, step=step
         )
 
     @property
     def config(self) -> Any:
-        """Its hyper-parameters, as drawn by the recipe."""
+        """The hyper-parameters, as drawn by the recipe."""
         values = self._store.values(self._row, CONFIG)
         return self._store.recipe.config(
             {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
@@ -185,28 +206,30 @@ class ZooNetwork:
         return {name: value for name, value in values.items() if value is not None}
 
     def build(self) -> nn.Module:
-        """The network as a module, with its weights, ready to be used."""
+        """Build the network as a module with its trained weights, in evaluation mode."""
         network = self._store.recipe.build(self.config)
         network.load_state_dict(self.state_dict)
         return network.eval()
 
     def render(self, size: int | Sequence[int] | None = None) -> Tensor:
-        """The signal or image that an implicit neural representation shows, at any size."""
+        """Render the signal or image of an implicit neural representation, at any size."""
         recipe = self._store.recipe
         if not isinstance(recipe, Renders):
-            raise ZooError(f"networks of '{self._store.description.recipe}' show no signal to render.")
+            raise ZooError(
+                f"networks of '{self._store.description.recipe}' represent no signal that could be rendered."
+            )
         return recipe.render(self.state_dict, self.config, size)
 
     @property
-    def _place(self) -> Place:
-        return self._store.place(self._row)
+    def _location(self) -> Location:
+        return self._store.location(self._row)
 
     def __repr__(self) -> str:
         return f"ZooNetwork({self.index} of {str(self._store.folder)!r})"
 
 
 def _sizes(parts: Sequence[float] | Sequence[int], total: int) -> list[int]:
-    """Numbers of networks.
+    """Convert parts to numbers of networks.
 
     >>> _sizes([0.5, 0.25, 0.25], 10), _sizes([6, 1], 10)
     ([5, 2, 3], [6, 1])
@@ -223,5 +246,5 @@ def _sizes(parts: Sequence[float] | Sequence[int], total: int) -> list[int]:
         ends = [0, *(round(end, 9) for end in np.cumsum(parts).tolist())]
         sizes = [int(b * total) - int(a * total) for a, b in pairwise(ends)]
     if sum(sizes) > total:
-        raise ZooError(f"{list(parts)} asks for {sum(sizes):,} networks, and the zoo has {total:,}.")
+        raise ZooError(f"{list(parts)} asks for {sum(sizes):,} networks, but the zoo has {total:,}.")
     return sizes

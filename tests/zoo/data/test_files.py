@@ -1,4 +1,4 @@
-"""Data sets from files that the tests write: what is read, and what is said about damaged ones."""
+"""Data sets from files that the tests write, intact and damaged."""
 
 import gzip
 import pickle
@@ -30,7 +30,7 @@ def written() -> dict[str, Tensor]:
 
 @pytest.fixture
 def nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No data set can be found but where the test says."""
+    """Hide all data sets except those of the test."""
     monkeypatch.delenv("GMN_DATA", raising=False)
     monkeypatch.chdir(tmp_path)
 
@@ -111,7 +111,7 @@ def test_cifar(tmp_path: Path, nowhere: None) -> None:
 
 
 class Trap:
-    """Says so when it is unpickled."""
+    """An object that reports when it is unpickled."""
 
     def __reduce__(self):
         return (pytest.fail, ("a pickle was opened",))
@@ -138,16 +138,16 @@ def test_missing_data_names_three_ways_to_get_it(name: str, tmp_path: Path, nowh
 
 def test_debian_is_among_the_places_unless_a_folder_is_named(nowhere: None) -> None:
     system = Path("/usr/share/datasets/fashion-mnist")
-    assert system in FASHION_MNIST.places(None)
-    assert system not in FASHION_MNIST.places(Path("named"))
+    assert system in FASHION_MNIST.search_folders(None)
+    assert system not in FASHION_MNIST.search_folders(Path("named"))
 
 
 @pytest.mark.parametrize("name", ["digits", "mnist", "folder:pictures", "huggingface:mnist"])
 def test_a_folder_that_is_named_must_be_there(name: str, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=f"there is no folder .*none, in which {name} was to be looked for"):
+    with pytest.raises(DataError, match=f"there is no folder .*none to search for {name}"):
         load(name, tmp_path / "none")
 
 
 def test_unknown_names_list_the_known_ones() -> None:
-    with pytest.raises(DataError, match="no data set 'imagenet'; there are digits, cifar10"):
+    with pytest.raises(DataError, match="no data set 'imagenet'; choose one of digits, cifar10"):
         load("imagenet")

@@ -1,4 +1,4 @@
-"""Image folders, and the same folders through the package of Hugging Face."""
+"""Image folders, read directly and through the package `datasets`."""
 
 from pathlib import Path
 
@@ -59,10 +59,10 @@ def test_bad_folders(pictures: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"there is no folder .*train"):
         load(f"folder:{tmp_path / 'none'}")
     write(pictures / "train" / "cat" / "9.png", torch.zeros(6, 4, dtype=torch.uint8))
-    with pytest.raises(DataError, match=r"to one size, or let huggingface:.*pictures,size=32"):
+    with pytest.raises(DataError, match=r"to one size, or use huggingface:.*pictures,size=32"):
         load(f"folder:{pictures}")
     (pictures / "train" / "cat" / "9.png").write_bytes(b"not a picture")
-    with pytest.raises(DataError, match=r"9\.png is not an image"):
+    with pytest.raises(DataError, match=r"9\.png is not a readable image"):
         load(f"folder:{pictures}")
     (pictures / "train" / "cow").mkdir()
     with pytest.raises(DataError, match="the classes in train/ are"):

@@ -1,4 +1,4 @@
-"""Data sets that the package of Hugging Face reads, here from files that the tests write."""
+"""Data sets read by the package `datasets`, from files that the tests write."""
 
 from pathlib import Path
 from typing import Any
@@ -7,6 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
+from graph_metanetworks.extras import MissingExtra
 from graph_metanetworks.zoo.data import DataError, load
 
 datasets = pytest.importorskip("datasets")
@@ -20,7 +21,7 @@ def no_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def rows(count: int, *, sizes: tuple[int, ...] = (4,), mode: str = "RGB") -> Any:
-    """Sorted by the fine label, as many data sets are; pixels tell which row it was."""
+    """Rows sorted by the fine label, as in many data sets. Pixels encode the row."""
     classes = datasets.ClassLabel(names=["ant", "bee", "cat", "dog"])
     halves = datasets.ClassLabel(names=["insect", "mammal"])
     images = [
@@ -59,7 +60,7 @@ def test_the_column_of_labels_is_chosen(tmp_path: Path) -> None:
     assert torch.equal(coarse.train_labels, 2 * written.long() // 40)
     assert torch.equal(word.train_labels, written.long() % 2)
     assert fine.name == f"huggingface:{folder},label=fine" and not fine.flips
-    assert len(fine.train_labels[:20].unique()) == 4  # shuffled: the first ones are of all classes
+    assert len(fine.train_labels[:20].unique()) == 4  # shuffled, so the first rows include all classes
 
 
 def test_a_configuration_is_chosen(tmp_path: Path) -> None:
@@ -82,7 +83,7 @@ def test_a_fifth_is_held_out_where_there_is_no_test_split(tmp_path: Path) -> Non
     everything = torch.cat([data.train_images, data.test_images])[:, 0, 0, 0]
     assert sorted(everything.tolist()) == list(range(40))
     assert data.name == f"huggingface:{folder},label=fine,test=fifth-of-train"
-    again = load(data.name)  # the name says all
+    again = load(data.name)  # the name is complete
     assert again.checksum == data.checksum and again.name == data.name
 
 
@@ -128,7 +129,7 @@ def test_names_that_are_known_are_flipped(tmp_path: Path) -> None:
 @pytest.mark.parametrize("option", ["label", "label=", "colour=red", "name=other"])
 def test_options_that_are_not_understood(option: str) -> None:
     with pytest.raises(
-        DataError, match=r"not understood; .*the options config, image, label, train, test, size"
+        DataError, match=r"not a valid option; .*one of config, image, label, train, test, size"
     ):
         load(f"huggingface:mnist,{option}")
 
@@ -143,5 +144,5 @@ def test_offline_three_ways_are_named() -> None:
 
 def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "datasets", None)
-    with pytest.raises(DataError, match=r"pip install 'graph_metanetworks\[datasets\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install 'graph_metanetworks\[datasets\]'"):
         load("huggingface:mnist")

@@ -1,4 +1,4 @@
-"""Families: the paper's numbers of parameters, and graphs with all weights and the right symmetry."""
+"""Families have the paper's numbers of parameters, and graphs with all weights and the right symmetry."""
 
 from itertools import product
 
@@ -7,18 +7,18 @@ import torch
 
 import graph_metanetworks as gmn
 from graph_metanetworks.zoo.draws import draw
-from graph_metanetworks.zoo.families import FAMILIES, Architecture, Task
+from graph_metanetworks.zoo.families import FAMILIES, ClassifierArchitecture, ImageSpec
 from graph_metanetworks.zoo.families.small_cnn import SmallCnnConfig, initialized_small_cnn
-from support.classifiers import TASK, VARIANTS, architecture
+from support.classifiers import SPEC, VARIANTS, architecture
 
-CIFAR = Task(channels=3, height=32, width=32, classes=10)
+CIFAR = ImageSpec(channels=3, height=32, width=32, classes=10)
 
 
 def sizes(family: str) -> list[int]:
-    """Elements of the state dict, which is what the paper counts."""
+    """Count the elements of the state dict, as the paper does."""
     known = FAMILIES[family]
     choices = product(known.hidden.values, known.depth.values, known.linear_layers.values, known.norm.values)
-    networks = [known.build(Architecture(family, *choice, 0.0), CIFAR) for choice in choices]
+    networks = [known.build(ClassifierArchitecture(family, *choice, 0.0), CIFAR) for choice in choices]
     return [sum(value.numel() for value in network.state_dict().values()) for network in networks]
 
 
@@ -30,7 +30,7 @@ def test_the_papers_numbers_of_parameters() -> None:
 
 @pytest.mark.parametrize(("family", "norm"), VARIANTS)
 def test_families_trace(family: str, norm: str) -> None:
-    model = FAMILIES[family].build(architecture(family, norm), TASK).eval()
+    model = FAMILIES[family].build(architecture(family, norm), SPEC).eval()
     example = torch.randn(3, 1, 8, 8)
     graph = gmn.trace(model, example)
     gmn.testing.assert_covers(graph, model)
@@ -44,18 +44,18 @@ def test_families_trace(family: str, norm: str) -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_images_of_any_size(family: str, size: tuple[int, int, int]) -> None:
     known = FAMILIES[family]
-    largest = Architecture(
+    largest = ClassifierArchitecture(
         family, known.hidden.values[0], known.depth.values[-1], 1, known.norm.values[0], 0.1
     )
-    model = known.build(largest, Task(*size, classes=7))
+    model = known.build(largest, ImageSpec(*size, classes=7))
     assert model(torch.randn(2, *size)).shape == (2, 7)
 
 
 @pytest.mark.parametrize(("side", "padding"), [(32, 0), (15, 0), (14, 1), (8, 1)])
 def test_small_cnns(side: int, padding: int) -> None:
-    """Without padding, as published, wherever that leaves a pixel."""
-    task = Task(1, side, side, classes=10)
-    model = initialized_small_cnn(draw(SmallCnnConfig, torch.Generator().manual_seed(side)), task).eval()
+    """No padding, as published, unless the image would vanish."""
+    spec = ImageSpec(1, side, side, classes=10)
+    model = initialized_small_cnn(draw(SmallCnnConfig, torch.Generator().manual_seed(side)), spec).eval()
     assert all(convolution.padding == (padding, padding) for convolution in model.convolutions)
     assert sum(p.numel() for p in model.parameters()) == 4_970
     example = torch.randn(2, 1, side, side)

@@ -1,4 +1,4 @@
-"""The Small CNN Zoo: a tiny copy of its format, imported, computes what the originals compute."""
+"""A tiny copy of the Small CNN Zoo is imported, and its networks compute the same functions."""
 
 import csv
 import gzip
@@ -59,7 +59,7 @@ def rows_of(published: Path) -> list[dict[str, str]]:
 
 
 def outputs(row: np.ndarray, activation: str, image: np.ndarray) -> np.ndarray:
-    """What the TensorFlow network gives for an image [height, width, 1]: loops over places, in float64."""
+    """Compute the TensorFlow network on an image [height, width, 1], by loops over pixels in float64."""
     variables, start = {}, 0
     for name, shape in SHAPES.items():
         size = int(np.prod(shape))
@@ -101,9 +101,9 @@ def test_metrics_belong_to_their_networks(published: Path, tmp_path: Path) -> No
         assert network.metrics["test_accuracy"] == float(row["test_accuracy"])
         assert network.metrics["diverged"] is False
     assert sum(x.numel() for x in zoo[0].state_dict.values()) == 4970
-    settings = Zoo.open(tmp_path).description.settings
-    assert "Unterthiner" in settings["source"]
-    assert settings["weights"] == sha256((published / "weights.npy").read_bytes()).hexdigest()
+    options = Zoo.open(tmp_path).description.options
+    assert "Unterthiner" in options["source"]
+    assert options["weights"] == sha256((published / "weights.npy").read_bytes()).hexdigest()
     assert not any("_at_" in name for name in zoo.table.column_names)
 
 
@@ -154,7 +154,7 @@ def test_missing_and_damaged_files(name: str, published: Path, tmp_path: Path) -
     for file in published.iterdir():
         if file.name != name:
             (copy / file.name).write_bytes(file.read_bytes())
-    with pytest.raises(ZooError, match=f"has no {name}.*name such a folder"):
+    with pytest.raises(ZooError, match=f"has no {name}.*Pass such a folder"):
         import_small_cnns(copy, tmp_path / "zoo", quiet=True)
     (copy / name).write_bytes((published / name).read_bytes()[:70])
     with pytest.raises(ZooError, match=name):
@@ -174,5 +174,5 @@ def test_weights_are_never_unpickled(published: Path, tmp_path: Path) -> None:
 
 def test_networks_cannot_be_drawn_again(published: Path, tmp_path: Path) -> None:
     recipe = import_small_cnns(published, tmp_path, quiet=True).recipe
-    with pytest.raises(ZooError, match="the recipe small-cnns makes new ones"):
+    with pytest.raises(ZooError, match="use the recipe small-cnns to train new ones"):
         recipe.draw(torch.Generator())

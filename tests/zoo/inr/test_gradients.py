@@ -1,4 +1,4 @@
-"""Gradients by hand are those of autograd, and sines by polynomials are sines."""
+"""Hand-written gradients agree with autograd, and polynomial sines with torch.sin."""
 
 import pytest
 import torch
@@ -7,23 +7,23 @@ from graph_metanetworks.zoo.inr import (
     CLASSIFYING,
     EDITING,
     SINES,
-    Architecture,
     Conventions,
     Siren,
+    SirenArchitecture,
     make_grid,
 )
 from graph_metanetworks.zoo.inr.gradients import Gradients
 from graph_metanetworks.zoo.inr.sincos import sine_and_cosine
 
 CASES = {
-    "signal": (Architecture(1, 1), SINES, 60),
-    "signal with a prime number of points": (Architecture(1, 1), SINES, 31),
-    "grey image": (Architecture(2, 1), EDITING, (9, 7)),
-    "colour image": (Architecture(2, 3), CLASSIFYING, (6, 8)),
-    "x before y": (Architecture(2, 1), Conventions(order="xy"), (9, 7)),
-    "one hidden layer": (Architecture(2, 1, hidden=20, layers=1), EDITING, 8),
-    "three hidden layers": (Architecture(2, 1, hidden=12, layers=3), EDITING, 8),
-    "deep and coloured": (Architecture(2, 3, hidden=12, layers=4), EDITING, 8),
+    "signal": (SirenArchitecture(1, 1), SINES, 60),
+    "signal with a prime number of points": (SirenArchitecture(1, 1), SINES, 31),
+    "grey image": (SirenArchitecture(2, 1), EDITING, (9, 7)),
+    "colour image": (SirenArchitecture(2, 3), CLASSIFYING, (6, 8)),
+    "x before y": (SirenArchitecture(2, 1), Conventions(order="xy"), (9, 7)),
+    "one hidden layer": (SirenArchitecture(2, 1, hidden=20, layers=1), EDITING, 8),
+    "three hidden layers": (SirenArchitecture(2, 1, hidden=12, layers=3), EDITING, 8),
+    "deep and coloured": (SirenArchitecture(2, 3, hidden=12, layers=4), EDITING, 8),
 }
 
 

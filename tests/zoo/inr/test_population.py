@@ -1,4 +1,4 @@
-"""Populations agree with the ordinary loop, whatever is fitted beside a network."""
+"""Populations agree with the plain loop, whichever networks are fitted together."""
 
 import math
 
@@ -9,10 +9,10 @@ from torch import Tensor
 from graph_metanetworks.zoo.inr import (
     CLASSIFYING,
     SINES,
-    Architecture,
     Fit,
     FitOptions,
     Siren,
+    SirenArchitecture,
     fit_alone,
     fit_population,
     initial_weights,
@@ -24,13 +24,13 @@ PUBLISHED = FitOptions(steps=40, learning_rate=5e-5, schedule="constant")
 QUICK = FitOptions(steps=40, learning_rate=4e-3)
 DECAYING = FitOptions(steps=40, learning_rate=1e-3, schedule="constant", weight_decay=1e-2)
 
-Case = tuple[Architecture, Conventions, int]
-IMAGES: Case = (Architecture(2, 3), CLASSIFYING, 8)
-SIGNALS: Case = (Architecture(1, 1), SINES, 100)
+Case = tuple[SirenArchitecture, Conventions, int]
+IMAGES: Case = (SirenArchitecture(2, 3), CLASSIFYING, 8)
+SIGNALS: Case = (SirenArchitecture(1, 1), SINES, 100)
 
 
 def starts(case: Case, count: int) -> tuple[list[dict[str, Tensor]], Tensor]:
-    """Weights to start from and random smooth targets."""
+    """Return initial weights and random smooth targets."""
     architecture, conventions, size = case
     generators = [torch.Generator().manual_seed(seed) for seed in range(count)]
     points = make_grid(conventions, size).coordinates
@@ -76,7 +76,7 @@ def test_populations_agree_with_the_ordinary_loop(
 
 @pytest.mark.parametrize("case", [IMAGES, SIGNALS], ids=["images", "signals"])
 def test_companions_do_not_matter(case: Case) -> None:
-    """In no bit, with more networks than there are slots."""
+    """Results are equal bit for bit, with more networks than slots."""
     initial, targets = starts(case, 37)
     together = fitted(case, initial, targets, QUICK, torch.float32)
     for network in (0, 5, 36):
@@ -135,5 +135,5 @@ def test_errors_say_what_is_wrong() -> None:
     initial, targets = starts(IMAGES, 2)
     with pytest.raises(ValueError, match=r"targets must be \[2, 3, 64\], not \[1, 3, 64\]"):
         fitted(IMAGES, initial, targets[:1], QUICK, torch.float32)
-    with pytest.raises(ValueError, match="schedule is 'constant' or 'cosine'"):
+    with pytest.raises(ValueError, match="schedule must be 'constant' or 'cosine'"):
         FitOptions(10, 1e-3, schedule="linear")  # pyright: ignore[reportArgumentType]

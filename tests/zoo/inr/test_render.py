@@ -1,4 +1,4 @@
-"""Conventions, rendering and picture sheets."""
+"""Conventions, rendering and figures."""
 
 import json
 from pathlib import Path
@@ -11,9 +11,9 @@ from graph_metanetworks.zoo.inr import (
     CLASSIFYING,
     EDITING,
     SINES,
-    Architecture,
     Conventions,
     Siren,
+    SirenArchitecture,
     make_grid,
     render,
     save_sheet,
@@ -22,7 +22,7 @@ from graph_metanetworks.zoo.inr import (
 
 @pytest.mark.parametrize("conventions", [EDITING, CLASSIFYING, SINES, Conventions(order="xy", size=(4, 5))])
 def test_conventions_survive_json(conventions: Conventions) -> None:
-    assert Conventions.from_settings(json.loads(json.dumps(conventions.settings()))) == conventions
+    assert Conventions.from_json(json.loads(json.dumps(conventions.as_json()))) == conventions
 
 
 def test_coordinates() -> None:
@@ -35,7 +35,7 @@ def test_coordinates() -> None:
 
 
 def test_a_render_is_the_network_on_the_grid() -> None:
-    network = Siren(Architecture(2, 3), CLASSIFYING)
+    network = Siren(SirenArchitecture(2, 3), CLASSIFYING)
     image = render(network, CLASSIFYING, (3, 4))
     one = network(make_grid(CLASSIFYING, (3, 4)).coordinates[1 * 4 + 2])
     torch.testing.assert_close(image[:, 1, 2], one.detach())
@@ -45,19 +45,19 @@ def test_a_render_is_the_network_on_the_grid() -> None:
 def test_the_offset_is_added_and_half_precision_is_read() -> None:
     weights = {
         name: torch.zeros_like(tensor).half()
-        for name, tensor in Siren(Architecture(1, 1), SINES).state_dict().items()
+        for name, tensor in Siren(SirenArchitecture(1, 1), SINES).state_dict().items()
     }
     assert torch.equal(render(weights, SINES, 7), torch.full((7,), 0.5))
 
 
 def test_names_are_those_of_published_files() -> None:
     names = [f"seq.{layer}.{kind}" for layer in range(3) for kind in ("weight", "bias")]
-    assert list(Siren(Architecture(2, 1), EDITING).state_dict()) == names
+    assert list(Siren(SirenArchitecture(2, 1), EDITING).state_dict()) == names
 
 
 def test_errors_say_what_is_wrong() -> None:
-    network = Siren(Architecture(2, 1), EDITING)
-    with pytest.raises(ValueError, match="give a size"):
+    network = Siren(SirenArchitecture(2, 1), EDITING)
+    with pytest.raises(ValueError, match="have no size: pass one"):
         render(network, EDITING)
     with pytest.raises(ValueError, match="2 positive numbers"):
         render(network, EDITING, (3, 0))
@@ -70,13 +70,13 @@ def test_errors_say_what_is_wrong() -> None:
 @pytest.mark.parametrize(
     ("architecture", "conventions"),
     [
-        (Architecture(1, 1), SINES),
-        (Architecture(2, 1), EDITING),
-        (Architecture(2, 3, hidden=8, layers=3), CLASSIFYING),
+        (SirenArchitecture(1, 1), SINES),
+        (SirenArchitecture(2, 1), EDITING),
+        (SirenArchitecture(2, 3, hidden=8, layers=3), CLASSIFYING),
     ],
     ids=["sine", "grey", "colour"],
 )
-def test_sirens_are_traced(architecture: Architecture, conventions: Conventions) -> None:
+def test_sirens_are_traced(architecture: SirenArchitecture, conventions: Conventions) -> None:
     network = Siren(architecture, conventions)
     coordinates = torch.rand(5, architecture.inputs)
     graph = gmn.testing.assert_all(network, coordinates)
@@ -90,5 +90,5 @@ def test_sheets(tmp_path: Path) -> None:
     )
     signals = [torch.sin(torch.linspace(0, 6, 50)) for _ in range(2)]
     assert save_sheet(tmp_path / "signals.png", signals, signals, SINES).is_file()
-    with pytest.raises(ValueError, match="3 originals and 2 renders"):
+    with pytest.raises(ValueError, match="3 originals but 2 renders"):
         save_sheet(tmp_path / "wrong.png", images, images[:2], CLASSIFYING)

@@ -1,4 +1,4 @@
-"""Batches: the same for everyone, all images once in an epoch, augmented as the data allow."""
+"""Batches are the same for all networks, cover an epoch once, and are augmented as the data allow."""
 
 from dataclasses import replace
 
@@ -43,7 +43,7 @@ def test_images_are_normalised() -> None:
 
 
 def test_flips_mirror_and_only_where_they_make_sense() -> None:
-    batches = replace(little_batches(), augmentation=Augmentation(flips=True, shift=0, hole=0))
+    batches = replace(little_batches(), augmentation=Augmentation(flips=True, shift=0, cutout=0))
     plain = replace(batches, augmentation=Augmentation(False, 0, 0))
     (images, _), (originals, _) = batches.training(0), plain.training(0)
     mirrored = [torch.equal(a, b.flip(-1)) for a, b in zip(images, originals, strict=True)]
@@ -54,7 +54,7 @@ def test_flips_mirror_and_only_where_they_make_sense() -> None:
 
 
 def test_shifts_move_images_and_fill_with_the_mean() -> None:
-    batches = replace(little_batches(), augmentation=Augmentation(False, shift=1, hole=0))
+    batches = replace(little_batches(), augmentation=Augmentation(False, shift=1, cutout=0))
     plain = replace(batches, augmentation=Augmentation(False, 0, 0))
     (images, _), (originals, _) = batches.training(0), plain.training(0)
     padded = torch.nn.functional.pad(originals, (1, 1, 1, 1))
@@ -69,7 +69,7 @@ def test_shifts_move_images_and_fill_with_the_mean() -> None:
 
 
 def test_cutout_covers_one_square() -> None:
-    batches = replace(little_batches(), augmentation=Augmentation(False, shift=0, hole=3))
+    batches = replace(little_batches(), augmentation=Augmentation(False, shift=0, cutout=3))
     plain = replace(batches, augmentation=Augmentation(False, 0, 0))
     (images, _), (originals, _) = batches.training(0), plain.training(0)
     for covered in images != originals:

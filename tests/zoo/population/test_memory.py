@@ -1,12 +1,12 @@
-"""Populations are cut where their activations would be too large, which changes no result."""
+"""Populations with large activations are split, which changes no result."""
 
 import pytest
 import torch
 from torch import nn
 
 from graph_metanetworks.zoo.population import memory
-from graph_metanetworks.zoo.population.course import Course
 from graph_metanetworks.zoo.population.memory import networks_at_once
+from graph_metanetworks.zoo.population.schedule import TrainingSchedule
 from graph_metanetworks.zoo.population.train import train
 from support.classifiers import build, configs, little_batches
 
@@ -32,12 +32,12 @@ def test_batch_norms_are_left_as_they_were() -> None:
 
 @pytest.mark.parametrize("limit", [1, 100_000])
 def test_results_do_not_depend_on_the_limit(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In pairs, or in parts of a few."""
-    chosen, course = configs("cnn2d", "batch"), Course(steps=3, warmup=1)
-    whole = train(build, chosen, (1, 2, 3, 4), little_batches(), course, lambda share: None)
-    monkeypatch.setattr(memory, "LARGEST_ACTIVATIONS", limit)
+    """Split into pairs, or into somewhat larger parts."""
+    chosen, schedule = configs("cnn2d", "batch"), TrainingSchedule(steps=3, warmup=1)
+    whole = train(build, chosen, (1, 2, 3, 4), little_batches(), schedule, lambda share: None)
+    monkeypatch.setattr(memory, "MAX_ACTIVATIONS", limit)
     shares: list[float] = []
-    parts = train(build, chosen, (1, 2, 3, 4), little_batches(), course, shares.append)
+    parts = train(build, chosen, (1, 2, 3, 4), little_batches(), schedule, shares.append)
     for a, b in zip(whole, parts, strict=True):
         assert all(torch.allclose(a.state_dict[n], b.state_dict[n], atol=1e-12) for n in a.state_dict)
     assert shares == sorted(shares) and shares[-1] == 1

@@ -1,4 +1,4 @@
-"""Accuracy and loss: on which images they are measured."""
+"""The images that accuracy and loss are measured on."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ from support.classifiers import little_batches
 
 @pytest.mark.parametrize("most", [25, 48])
 def test_training_images_are_a_fair_sample_of_sorted_ones(most: int, monkeypatch) -> None:
-    """A network that always says 0 is right as often as there are zeros, not on all of the first images."""
+    """The sample of images is random: a network that always answers 0 has the accuracy of all images."""
     monkeypatch.setattr(metrics, "TRAIN_IMAGES", most)
     batches = little_batches()
     data = replace(batches.data, train_labels=torch.arange(48) // 24, test_labels=torch.zeros(20).long())

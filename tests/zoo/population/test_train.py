@@ -1,4 +1,4 @@
-"""A network of a population comes out as it would from an ordinary loop, whatever trains beside it."""
+"""Each network of a population is trained as by the plain loop, whichever networks train with it."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,20 +8,20 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from graph_metanetworks.zoo.population.course import Course, TrainingConfig, training_seed
+from graph_metanetworks.zoo.population.schedule import TrainingConfig, TrainingSchedule, training_seed
 from graph_metanetworks.zoo.population.train import train
-from graph_metanetworks.zoo.population.ways import StackedLayers, Vmapped, find_way
+from graph_metanetworks.zoo.population.training_mode import StackedLayers, Vmapped, find_training_mode
 from graph_metanetworks.zoo.recipe import Trained
 from support.classifiers import LARGEST, TOGETHER, Config, Together, build, configs, little_batches
 
-COURSE = Course(steps=5, warmup=2)
+SCHEDULE = TrainingSchedule(steps=5, warmup=2)
 SEEDS = (11, 12, 13, 14)
 
 
 def by_hand(
     build, config: TrainingConfig, seed: int, dtype: torch.dtype = torch.float64, scale: int = 1
 ) -> nn.Module:
-    """The loop that anyone would write."""
+    """Train in the obvious way."""
     torch.manual_seed(training_seed(seed))
     network = build(config).to(dtype)
     options = {"lr": config.learning_rate, "weight_decay": config.weight_decay}
@@ -31,7 +31,7 @@ def by_hand(
         "rmsprop": lambda p: torch.optim.RMSprop(p, **options),
     }[config.optimizer](network.parameters())
     batches = little_batches(dtype, scale)
-    for step in range(COURSE.steps):
+    for step in range(SCHEDULE.steps):
         for group in optimizer.param_groups:
             group["lr"] = config.learning_rate * [0.5, 1, 1, 2 / 3, 1 / 3][step]
         images, labels = batches.training(step)
@@ -42,9 +42,9 @@ def by_hand(
 
 
 def trained(
-    build, chosen: Sequence, seeds=SEEDS, course=COURSE, dtype=torch.float64, scale: int = 1
+    build, chosen: Sequence, seeds=SEEDS, schedule=SCHEDULE, dtype=torch.float64, scale: int = 1
 ) -> list[Trained]:
-    return train(build, chosen, seeds, little_batches(dtype, scale), course, lambda share: None)
+    return train(build, chosen, seeds, little_batches(dtype, scale), schedule, lambda share: None)
 
 
 def difference(a: dict[str, Tensor], b: dict[str, Tensor]) -> float:
@@ -111,10 +111,10 @@ def test_seeds_matter() -> None:
 
 def test_checkpoints_are_states_on_the_way() -> None:
     chosen = configs("cnn2d", "batch")
-    results = trained(build, chosen, course=Course(steps=5, warmup=2, checkpoints=(2, 4)))
+    results = trained(build, chosen, schedule=TrainingSchedule(steps=5, warmup=2, checkpoints=(2, 4)))
     for result, plain in zip(results, trained(build, chosen), strict=True):
         assert list(result.checkpoints) == [2, 4]
-        assert difference(result.state_dict, plain.state_dict) < 1e-13  # looking does not disturb
+        assert difference(result.state_dict, plain.state_dict) < 1e-13  # checkpoints change nothing
         assert int(result.checkpoints[4]["norms.0.num_batches_tracked"]) == 4
         assert {"test_accuracy_at_1_of_3", "train_loss_at_2_of_3"} <= set(result.metrics)
         assert [result.metrics[f"step_at_{k}_of_3"] for k in (1, 2)] == [2, 4]
@@ -128,7 +128,7 @@ def test_the_callers_random_numbers_are_left_alone() -> None:
     assert torch.equal(torch.get_rng_state(), before)
 
 
-# ------------------------------------------------------------------ networks of users
+# networks of users
 
 
 def sequential(config: Config) -> nn.Module:
@@ -144,7 +144,7 @@ def sequential(config: Config) -> nn.Module:
 
 
 class Own(nn.Module):
-    """Not made for populations: it has a parameter of its own and counts axes from the front."""
+    """A module that cannot be stacked: it has a parameter and counts axes from the front."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -157,7 +157,7 @@ class Own(nn.Module):
 
 
 class Odd(Own):
-    """Random, and with a branch that depends on values."""
+    """A random module with a branch that depends on values."""
 
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(x + 0.1 * torch.randn_like(x)) if x.mean() > -1e9 else x
@@ -171,13 +171,13 @@ def odd(config: Config) -> nn.Module:
     return Odd()
 
 
-@pytest.mark.parametrize(("make", "way"), [(sequential, StackedLayers), (own, Vmapped), (odd, type(None))])
-def test_networks_of_users(make, way: type) -> None:
-    """Stacked, by vmap, or one by one: whichever way is taken, the result is that of the ordinary loop."""
+@pytest.mark.parametrize(("make", "mode"), [(sequential, StackedLayers), (own, Vmapped), (odd, type(None))])
+def test_networks_of_users(make, mode: type) -> None:
+    """Every training mode (stacked, vmap, one by one) gives the result of the plain loop."""
     chosen = configs("cnn2d", "batch")
     networks = [make(config).double() for config in chosen]
     generators = [torch.Generator() for _ in chosen]
-    assert type(find_way(networks, generators, little_batches().training(0)[0])) is way
+    assert type(find_training_mode(networks, generators, little_batches().training(0)[0])) is mode
     for result, config, seed in zip(trained(make, chosen), chosen, SEEDS, strict=True):
         assert difference(result.state_dict, by_hand(make, config, seed, torch.float64).state_dict()) < 1e-11
 
@@ -194,5 +194,5 @@ def test_networks_that_differ_beyond_their_weights_train_alone() -> None:
 def test_progress_ends_at_one() -> None:
     for make in (sequential, odd):
         shares: list[float] = []
-        train(make, configs("cnn2d", "batch")[:2], (1, 2), little_batches(), COURSE, shares.append)
+        train(make, configs("cnn2d", "batch")[:2], (1, 2), little_batches(), SCHEDULE, shares.append)
         assert shares == sorted(shares) and shares[-1] == 1

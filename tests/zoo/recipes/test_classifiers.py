@@ -1,4 +1,4 @@
-"""Recipes: hyper-parameters follow the paper's table, settings are JSON, accuracies spread."""
+"""Recipes: hyper-parameters follow the paper's table, options are JSON, accuracies spread."""
 
 import json
 import math
@@ -55,13 +55,13 @@ def test_varying_cnns_are_two_dimensional() -> None:
 @pytest.mark.parametrize("kind", RECIPES)
 def test_a_recipe_from_its_settings(kind) -> None:
     recipe = kind(little_data(), epochs=3, checkpoints=1)
-    settings = json.loads(json.dumps(recipe.settings()))
-    again = kind.from_settings(settings)
-    assert again.settings() == settings
+    options = json.loads(json.dumps(recipe.options()))
+    again = kind.from_options(options)
+    assert again.options() == options
     for config in drawn(recipe, 3):
         assert again.config(asdict(config)) == config
         assert again.build(config).state_dict().keys() == recipe.build(config).state_dict().keys()
-    with pytest.raises(ValueError, match="read from settings, without its images"):
+    with pytest.raises(ValueError, match="was loaded without its images"):
         again.train([config], [0], lambda share: None)
 
 
@@ -77,21 +77,21 @@ def test_flips(suited: bool, augment: bool, flips: bool | None, expected: bool) 
     recipe = SmallCnns(replace(little_data(), flips=suited), augment=augment, flips=flips)
     found = recipe.batches(drawn(recipe, 1)[0]).augmentation
     assert found.flips == expected and (found.shift > 0) == augment
-    assert recipe.settings()["flips"] == flips
+    assert recipe.options()["flips"] == flips
 
 
 def test_settings_from_before_there_were_flips() -> None:
     recipe = VaryingCnns(little_data())
-    settings = {name: value for name, value in recipe.settings().items() if name != "flips"}
-    assert VaryingCnns.from_settings(settings).settings() == settings
-    old = Description(recipe="varying-cnns", settings=settings, seed=0, ranges=())
-    assert not old.differences(replace(old, settings=recipe.settings()))  # so building goes on
+    options = {name: value for name, value in recipe.options().items() if name != "flips"}
+    assert VaryingCnns.from_options(options).options() == options
+    old = Description(recipe="varying-cnns", options=options, seed=0, ranges=())
+    assert not old.differences(replace(old, options=recipe.options()))  # so the build can be resumed
 
 
 def test_settings_change_with_the_data() -> None:
     data = little_data()
     other = replace(data, train_images=255 - data.train_images)
-    assert VaryingCnns(data).settings()["data"] != VaryingCnns(other).settings()["data"]
+    assert VaryingCnns(data).options()["data"] != VaryingCnns(other).options()["data"]
 
 
 @pytest.mark.parametrize("options", [{"epochs": 0}, {"batch_size": 0}, {"checkpoints": -1}])
@@ -130,13 +130,13 @@ def test_small_cnns_see_grey_images_and_a_share_of_them() -> None:
     )
     assert torch.equal(grey(coloured).train_images, data.train_images)
     recipe = SmallCnns(coloured, batch_size=4)
-    assert recipe.task.channels == 1
+    assert recipe.spec.channels == 1
     some = next(config for config in drawn(recipe, 50) if config.train_fraction == 0.25)
     assert len(recipe.batches(some).data.train_images) == 12
 
 
 def test_checkpoints_of_networks_that_train_for_longer_can_be_compared() -> None:
-    """Small CNNs see a share of the images, so they take from one step to six here."""
+    """Small CNNs see a fraction of the images, so they take from one to six steps here."""
     recipe = SmallCnns(little_data(), epochs=2, batch_size=16, checkpoints=2)
     config = drawn(recipe, 1)[0]
     results = [

@@ -1,4 +1,4 @@
-"""The recipes of INRs: what they draw, fit, store and render."""
+"""The recipes of INRs draw, fit, store and render."""
 
 import json
 import math
@@ -30,7 +30,7 @@ def digits() -> ImageInrs:
 def test_images_are_fitted_and_rendered(protocol) -> None:
     recipe = ImageInrs(data="digits", protocol=protocol, steps=150)
     configs, networks = trained(recipe, 4)
-    again = ImageInrs.from_settings(json.loads(json.dumps(recipe.settings())))
+    again = ImageInrs.from_options(json.loads(json.dumps(recipe.options())))
     for config, network in zip(configs, networks, strict=True):
         assert network.metrics["converged"]
         assert not network.metrics["diverged"]
@@ -45,8 +45,8 @@ def test_images_are_fitted_and_rendered(protocol) -> None:
 def test_sine_waves_are_fitted_and_rendered() -> None:
     recipe = SineInrs(points=400, steps=150, stop_loss=0.05, learning_rate=5e-3)
     configs, networks = trained(recipe, 4)
-    again = SineInrs.from_settings(json.loads(json.dumps(recipe.settings())))
-    assert again.settings() == recipe.settings()
+    again = SineInrs.from_options(json.loads(json.dumps(recipe.options())))
+    assert again.options() == recipe.options()
     targets = recipe.targets(configs)[:, 0]
     for config, network, target in zip(configs, networks, targets, strict=True):
         error = (again.render(network.state_dict, config) - target).square().mean().item()
@@ -60,12 +60,12 @@ def test_the_defaults_are_those_of_the_protocols() -> None:
     sines = SineInrs()
     assert sines.architecture.num_parameters == 1153
     assert sines.conventions.size == (2000,)
-    assert (sines.options.steps, sines.options.learning_rate, sines.options.weight_decay) == (
+    assert (sines.fit_options.steps, sines.fit_options.learning_rate, sines.fit_options.weight_decay) == (
         1500,
         1e-3,
         1e-4,
     )
-    assert sines.options.stop_loss == 1e-4
+    assert sines.fit_options.stop_loss == 1e-4
 
 
 def test_network_k_is_image_k(digits: ImageInrs) -> None:
@@ -96,8 +96,8 @@ def test_fits_that_fail_are_marked() -> None:
 
 
 def test_a_recipe_from_a_zoo_says_that_it_has_no_images(digits: ImageInrs) -> None:
-    again = ImageInrs.from_settings(digits.settings())
-    with pytest.raises(ValueError, match="has no images"):
+    again = ImageInrs.from_options(digits.options())
+    with pytest.raises(ValueError, match="loaded without its images"):
         again.draw_at(0, torch.Generator())
     with pytest.raises(ValueError, match="there is no protocol 'painting'"):
         ImageInrs(data="digits", protocol="painting")  # pyright: ignore[reportArgumentType]
@@ -112,5 +112,5 @@ def test_networks_of_a_zoo_are_rendered(tmp_path) -> None:
 
 def test_only_inrs_are_rendered(tmp_path) -> None:
     network = build(Regressors(), 1, tmp_path, workers=1, quiet=True)[0]
-    with pytest.raises(ZooError, match="show no signal to render"):
+    with pytest.raises(ZooError, match="represent no signal that could be rendered"):
         network.render()

@@ -1,4 +1,4 @@
-"""The recipe of docs/recipes.md is short, stands in one file, and is built by the command below it."""
+"""The recipe of docs/recipes.md is short, fits in one file, and is built by the command below it."""
 
 import re
 import shlex

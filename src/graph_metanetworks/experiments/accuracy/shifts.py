@@ -85,17 +85,17 @@ def permutation_gap(predictor: Predictor, data: LabelledZoo, test: np.ndarray) -
 def stripes(like: ClassifierRecipe, *, seed: int = 0) -> ImageData:
     """Make images of stripes, one direction per class, of the shape that a recipe's networks take."""
     generator = torch.Generator().manual_seed(seed)
-    task = like.task
-    labels = torch.randint(task.classes, (IMAGES,), generator=generator)
-    angle = torch.pi * labels / task.classes
-    rows, columns = torch.meshgrid(torch.arange(task.height), torch.arange(task.width), indexing="ij")
+    spec = like.spec
+    labels = torch.randint(spec.classes, (IMAGES,), generator=generator)
+    angle = torch.pi * labels / spec.classes
+    rows, columns = torch.meshgrid(torch.arange(spec.height), torch.arange(spec.width), indexing="ij")
     along = angle.cos()[:, None, None] * rows + angle.sin()[:, None, None] * columns
     phase = 2 * torch.pi * torch.rand(IMAGES, 1, 1, generator=generator)
     waves = 0.5 + 0.5 * (2 * torch.pi * along / 4 + phase).sin()
     noise = 0.3 * torch.randn(waves.shape, generator=generator)
-    images = (255 * (waves + noise).clamp(0, 1)).to(torch.uint8)[:, None].repeat(1, task.channels, 1, 1)
+    images = (255 * (waves + noise).clamp(0, 1)).to(torch.uint8)[:, None].repeat(1, spec.channels, 1, 1)
     part = IMAGES * 3 // 4
-    names = tuple(f"direction {number}" for number in range(task.classes))
+    names = tuple(f"direction {number}" for number in range(spec.classes))
     return ImageData(
         "stripes", images[:part], labels[:part], images[part:], labels[part:], names, flips=False
     )
@@ -125,7 +125,7 @@ def _trained_elsewhere(
 
 
 def _options(recipe: ClassifierRecipe) -> dict[str, Any]:
-    return {name: value for name, value in recipe.settings().items() if name != "data"}
+    return {name: value for name, value in recipe.options().items() if name != "data"}
 
 
 def _shift_of_weights(

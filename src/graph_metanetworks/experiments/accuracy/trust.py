@@ -60,8 +60,8 @@ class Trust:
         chance = 2 * coverage_error(LEVEL, self.networks, self.known)
         verdict = "within" if abs(held - LEVEL) <= chance else "not within"
         return (
-            f"Intervals of {LEVEL:.0%} hold the truth for {held:.1%} of {self.networks:,} test networks, {verdict} "
-            f"what chance allows (± {chance:.1%}, from {self.known:,} validation networks)."
+            f"Intervals of {LEVEL:.0%} hold the truth for {held:.1%} of {self.networks:,} test networks, "
+            f"{verdict} what chance allows (± {chance:.1%}, from {self.known:,} validation networks)."
         )
 
     @property

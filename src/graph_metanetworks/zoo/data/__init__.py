@@ -1,4 +1,4 @@
-"""Image data sets: by name, from files that are already there. Nothing is downloaded behind one's back."""
+"""Image data sets by name, read from local files. Only `huggingface:NAME` may download."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ NAMES = ("digits", *FROM_FILES, "folder:PATH", "huggingface:NAME")
 
 
 def load(name: str, data_dir: str | Path | None = None) -> ImageData:
-    """A data set by name: digits, fashion-mnist, mnist, cifar10, folder:PATH or huggingface:NAME.
+    """Load a data set by name: digits, fashion-mnist, mnist, cifar10, folder:PATH or huggingface:NAME.
 
-    What a name of the hub leaves open is added, as in `huggingface:NAME,label=fine_label,size=32`.
+    Options of a Hugging Face data set follow its name, as in `huggingface:NAME,label=fine_label,size=32`.
 
-    Files are looked for in `data_dir` if it is given, else in the folder that the environment variable
-    `GMN_DATA` names, in `data/`, and where operating systems put them.
+    Files are searched in `data_dir` if it is given. Otherwise they are searched in the folder named by the
+    environment variable `GMN_DATA`, in `data/`, and where operating systems install them.
 
     >>> load("digits").image_shape
     (1, 8, 8)
     """
     if data_dir is not None and not Path(data_dir).is_dir():
-        raise DataError(f"there is no folder {data_dir}, in which {name} was to be looked for")
+        raise DataError(f"there is no folder {data_dir} to search for {name}")
     if name == "digits":
         return digits()
     if name in FROM_FILES:
@@ -44,4 +44,4 @@ def load(name: str, data_dir: str | Path | None = None) -> ImageData:
         return folder(Path(rest))
     if kind == "huggingface" and rest:
         return huggingface(rest)
-    raise DataError(f"there is no data set {name!r}; there are {', '.join(NAMES)}")
+    raise DataError(f"there is no data set {name!r}; choose one of {', '.join(NAMES)}")

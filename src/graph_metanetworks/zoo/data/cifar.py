@@ -1,4 +1,4 @@
-"""CIFAR-10: the official binary version. The version for Python is made of pickles, which are not opened."""
+"""CIFAR-10, from the official binary version. The Python version consists of pickles, which are unsafe."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from graph_metanetworks.zoo.data.images import DataError, ImageData
-from graph_metanetworks.zoo.data.places import Source
+from graph_metanetworks.zoo.data.source import Source
 
 SHAPE = (3, 32, 32)
 RECORD = 1 + 3 * 32 * 32  # the label, then the image
@@ -20,9 +20,9 @@ CIFAR10 = Source(
     "cifar10",
     files=(*TRAIN, TEST),
     folders=("cifar-10-batches-bin", "cifar10"),
-    ways=(
+    instructions=(
         "unpack cifar-10-binary.tar.gz (www.cs.toronto.edu/~kriz/cifar.html, the binary version) in data/",
-        'or name it as huggingface:uoft-cs/cifar10 (pip install "graph_metanetworks[datasets]")',
+        'or use huggingface:uoft-cs/cifar10 (pip install "graph_metanetworks[datasets]")',
     ),
 )
 
@@ -49,19 +49,19 @@ def read_records(path: Path) -> tuple[Tensor, Tensor]:
     content = path.read_bytes()
     if not content or len(content) % RECORD:
         raise DataError(
-            f"{path} holds {len(content)} bytes, not a multiple of {RECORD}: it is damaged or not the binary "
-            "version of CIFAR-10; unpack cifar-10-binary.tar.gz again"
+            f"{path} has {len(content)} bytes, which is not a multiple of {RECORD}: it is damaged or not the "
+            "binary version of CIFAR-10; unpack cifar-10-binary.tar.gz again"
         )
     records = torch.frombuffer(bytearray(content), dtype=torch.uint8).view(-1, RECORD)
     return records[:, 1:].reshape(-1, *SHAPE), records[:, 0].long()
 
 
 def _about_pickles(data_dir: Path | None) -> str:
-    for place in CIFAR10.places(data_dir):
-        for pickled in (place / "data_batch_1", place.parent / "cifar-10-batches-py" / "data_batch_1"):
+    for folder in CIFAR10.search_folders(data_dir):
+        for pickled in (folder / "data_batch_1", folder.parent / "cifar-10-batches-py" / "data_batch_1"):
             if pickled.is_file():
                 return (
-                    f"\n{pickled.parent} holds the version for Python. It is made of pickles, which can run "
-                    "any code when opened, so it is not read: get the binary version."
+                    f"\n{pickled.parent} has the Python version. It consists of pickles, which can run "
+                    "arbitrary code when opened, so it is not read: get the binary version."
                 )
     return ""

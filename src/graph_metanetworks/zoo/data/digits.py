@@ -1,10 +1,10 @@
-"""The digits of scikit-learn: 1,797 images of 8 x 8, which come with the package."""
+"""The digits data set of scikit-learn: 1,797 images of 8 x 8 pixels that come with the package."""
 
 from __future__ import annotations
 
 import torch
-from sklearn.datasets import load_digits
 
+from graph_metanetworks.extras import optional_imports
 from graph_metanetworks.zoo.data.images import ImageData, shuffled
 
 TEST = 500
@@ -12,7 +12,9 @@ BRIGHTEST = 16
 
 
 def digits() -> ImageData:
-    """The same split every time. It is shuffled, because writers are in order in the file."""
+    """Load the digits with a fixed split, which is shuffled because the file is sorted by writer."""
+    with optional_imports():
+        from sklearn.datasets import load_digits
     rows, targets = load_digits(return_X_y=True)
     images = torch.as_tensor(rows).mul(255 / BRIGHTEST).round().to(torch.uint8).view(-1, 1, 8, 8)
     labels = torch.as_tensor(targets).long()

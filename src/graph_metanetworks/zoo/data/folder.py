@@ -16,9 +16,9 @@ GREY = {"1", "L", "I;16"}
 
 
 def folder(path: Path) -> ImageData:
-    """All images in one size; grey ones become one channel if all are grey, three channels otherwise.
+    """Load a folder of images of equal size, with one channel if all are grey and three otherwise.
 
-    Their order is shuffled, always alike, for in a folder they are sorted by class.
+    They are shuffled in a fixed order, because files are sorted by class.
     """
     classes = _classes(path)
     files = {part: _files(path / part, classes) for part in ("train", "test")}
@@ -40,12 +40,12 @@ def _classes(path: Path) -> tuple[str, ...]:
     for part in ("train", "test"):
         if not (path / part).is_dir():
             raise DataError(
-                f"there is no folder {path / part}; an image folder holds train/CLASS/IMAGE.png and "
+                f"there is no folder {path / part}; an image folder has train/CLASS/IMAGE.png and "
                 "test/CLASS/IMAGE.png"
             )
     classes, tested = (sorted(f.name for f in (path / p).iterdir() if f.is_dir()) for p in ("train", "test"))
     if not classes or classes != tested:
-        raise DataError(f"{path}: the classes in train/ are {classes}, those in test/ {tested}")
+        raise DataError(f"{path}: the classes in train/ are {classes}, but those in test/ are {tested}")
     return tuple(classes)
 
 
@@ -53,7 +53,7 @@ def _files(path: Path, classes: tuple[str, ...]) -> list[tuple[Path, int]]:
     files = [
         (file, label)
         for label, name in enumerate(classes)
-        for file in sorted((path / name).iterdir(), key=lambda file: file.name)  # alike on all systems
+        for file in sorted((path / name).iterdir(), key=lambda file: file.name)  # equal on all systems
         if file.suffix.lower() in SUFFIXES
     ]
     return [files[k] for k in shuffled(len(files)).tolist()]
@@ -68,7 +68,7 @@ def _opened(file: Path) -> Image.Image:
     try:
         return Image.open(file)
     except (UnidentifiedImageError, OSError) as error:
-        raise DataError(f"{file} is not an image that can be read ({error}); remove or replace it") from error
+        raise DataError(f"{file} is not a readable image ({error}); remove or replace it") from error
 
 
 def _read(files: list[tuple[Path, int]], mode: str) -> tuple[Tensor, Tensor]:
@@ -76,8 +76,9 @@ def _read(files: list[tuple[Path, int]], mode: str) -> tuple[Tensor, Tensor]:
     for (file, _), image in zip(files, images, strict=True):
         if image.shape != images[0].shape:
             raise DataError(
-                f"{file} has {list(image.shape[1:])} pixels, {files[0][0]} has {list(images[0].shape[1:])}; "
-                f"bring all images to one size, or let huggingface:{file.parents[2]},size=32 do it"
+                f"{file} has {list(image.shape[1:])} pixels, but {files[0][0]} has "
+                f"{list(images[0].shape[1:])}; resize all images to one size, or use "
+                f"huggingface:{file.parents[2]},size=32 to resize them"
             )
     stacked = torch.stack(images) if images else torch.empty(0, 1, 1, 1, dtype=torch.uint8)
     return stacked, torch.tensor([label for _, label in files], dtype=torch.int64)

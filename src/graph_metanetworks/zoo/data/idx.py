@@ -1,4 +1,4 @@
-"""MNIST and Fashion-MNIST: idx files, compressed or not."""
+"""MNIST and Fashion-MNIST, from idx files, compressed or not."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ import torch
 from torch import Tensor
 
 from graph_metanetworks.zoo.data.images import DataError, ImageData
-from graph_metanetworks.zoo.data.places import Source
+from graph_metanetworks.zoo.data.source import Source
 
 FILES = tuple(f"{part}-{what}-ubyte" for part in ("train", "t10k") for what in ("images-idx3", "labels-idx1"))
-UNSIGNED_BYTES = 8  # the code of an idx file for its type of number
+UNSIGNED_BYTES = 8  # type code in the header of an idx file
 
 MNIST = Source(
     "mnist",
     files=FILES,
     folders=("mnist", "MNIST/raw"),
-    ways=(
+    instructions=(
         "put the four idx files (train-images-idx3-ubyte.gz, ...; yann.lecun.com/exdb/mnist) into data/mnist",
-        'or name it as huggingface:ylecun/mnist (pip install "graph_metanetworks[datasets]")',
+        'or use huggingface:ylecun/mnist (pip install "graph_metanetworks[datasets]")',
     ),
 )
 FASHION_MNIST = Source(
@@ -30,7 +30,7 @@ FASHION_MNIST = Source(
     files=FILES,
     folders=("fashion-mnist", "FashionMNIST/raw"),
     system=(Path("/usr/share/datasets/fashion-mnist"),),
-    ways=(
+    instructions=(
         "install Debian's package: apt install dataset-fashion-mnist",
         "or put the four idx files (github.com/zalandoresearch/fashion-mnist) into data/fashion-mnist",
     ),
@@ -64,7 +64,7 @@ def _load(source: Source, data_dir: Path | None, classes: tuple[str, ...], flips
 
 
 def read_idx(path: Path) -> Tensor:
-    """An idx file of bytes: two zeros, the type, the number of axes, their lengths, then the values."""
+    """Read an idx file of bytes: two zeros, type code, number of axes, their lengths, then the values."""
     content = _content(path)
     if len(content) < 4 or content[:2] != b"\0\0" or content[2] != UNSIGNED_BYTES:
         raise DataError(f"{path} is not an idx file of bytes; download it again")
@@ -72,7 +72,7 @@ def read_idx(path: Path) -> Tensor:
     shape = [int.from_bytes(content[at : at + 4], "big") for at in range(4, start, 4)]
     if len(content) - start != math.prod(shape):
         raise DataError(
-            f"{path} should hold {math.prod(shape)} values, not {len(content) - start}; download it again"
+            f"{path} should have {math.prod(shape)} values, not {len(content) - start}; download it again"
         )
     return torch.frombuffer(bytearray(content[start:]), dtype=torch.uint8).view(shape)
 
@@ -83,4 +83,4 @@ def _content(path: Path) -> bytes:
     try:
         return gzip.decompress(path.read_bytes())
     except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path} is not a sound gzip file ({error}); download it again") from error
+        raise DataError(f"{path} is not a valid gzip file ({error}); download it again") from error

@@ -1,4 +1,4 @@
-"""Labelled images, split into those to train on and those to test with."""
+"""Labelled images with a training and a test split."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from torch import Tensor
 
 
 class DataError(ValueError):
-    """A data set is missing or damaged; the message says which, where, and what to do."""
+    """A data set is missing or damaged. The message says which one, where, and what to do."""
 
 
 @dataclass(frozen=True, eq=False)
 class ImageData:
-    """Labelled images as bytes.
+    """Labelled images, with pixels as bytes.
 
     >>> from graph_metanetworks.zoo.data import load
     >>> data = load("digits")
@@ -37,8 +37,8 @@ class ImageData:
             self._check(part, getattr(self, f"{part}_images"), getattr(self, f"{part}_labels"))
         if self.train_images.shape[1:] != self.test_images.shape[1:]:
             raise DataError(
-                f"{self.name}: training images are {_size(self.train_images)}, test images "
-                f"{_size(self.test_images)}; they must be alike"
+                f"{self.name}: training images are {_size(self.train_images)}, but test images are "
+                f"{_size(self.test_images)}; they must have the same size"
             )
 
     def _check(self, part: str, images: Tensor, labels: Tensor) -> None:
@@ -50,7 +50,7 @@ class ImageData:
             raise DataError(f"{self.name}: {len(images)} {part} images have labels {list(labels.shape)}")
         if int(labels.min()) < 0 or int(labels.max()) >= len(self.classes):
             raise DataError(
-                f"{self.name}: {part} labels go from {int(labels.min())} to {int(labels.max())}, but "
+                f"{self.name}: {part} labels range from {int(labels.min())} to {int(labels.max())}, but "
                 f"there are {len(self.classes)} classes"
             )
 
@@ -66,7 +66,7 @@ class ImageData:
 
     @cached_property
     def checksum(self) -> str:
-        """Of all images and labels: equal data, equal checksum, whatever files it came from."""
+        """The checksum of all images and labels, which does not depend on the files they came from."""
         digest = hashlib.sha256()
         for entry in fields(self):
             value = getattr(self, entry.name)
@@ -77,9 +77,9 @@ class ImageData:
 
 
 def shuffled(count: int) -> Tensor:  # [count]
-    """Numbers below `count` in an order that is always the same.
+    """Return a fixed random permutation.
 
-    Images often come sorted by class. So shuffled, any first ones are a fair sample.
+    Data sets are often sorted by class. Shuffled, their first images are a fair sample.
     """
     return torch.randperm(count, generator=torch.Generator().manual_seed(0))
 

@@ -1,4 +1,4 @@
-"""One-dimensional CNNs: pixels in raster order as a sequence, kernels of 9."""
+"""One-dimensional CNNs: the pixels in raster order as a sequence, with kernels of size 9."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from graph_metanetworks.zoo.draws import Choice, Uniform
-from graph_metanetworks.zoo.families.family import Architecture, Family, Task
+from graph_metanetworks.zoo.families.family import ClassifierArchitecture, Family, ImageSpec
 from graph_metanetworks.zoo.families.parts import Head, norm_1d
 
 
 class Cnn1d(nn.Module):
     stackable = True
 
-    def __init__(self, architecture: Architecture, task: Task) -> None:
+    def __init__(self, architecture: ClassifierArchitecture, spec: ImageSpec) -> None:
         super().__init__()
         hidden, depth = architecture.hidden, architecture.depth
-        inputs = [task.channels, *[hidden] * (depth - 1)]
+        inputs = [spec.channels, *[hidden] * (depth - 1)]
         self.convolutions = nn.ModuleList(
             nn.Conv1d(channels, hidden, 9, stride=stride, padding=4)
-            for channels, stride in zip(inputs, strides(task.height * task.width, depth), strict=True)
+            for channels, stride in zip(inputs, strides(spec.height * spec.width, depth), strict=True)
         )
         self.norms = nn.ModuleList(norm_1d(architecture.norm, hidden) for _ in range(depth))
         self.pool = nn.AdaptiveAvgPool1d(1)
-        self.head = Head(architecture, task)
+        self.head = Head(architecture, spec)
 
     def forward(self, x: Tensor) -> Tensor:  # [..., channels, height, width] -> [..., classes]
         x = x.flatten(-2)
@@ -33,7 +33,7 @@ class Cnn1d(nn.Module):
 
 
 def strides(length: int, depth: int) -> list[int]:
-    """Long sequences are shortened faster.
+    """Return the stride of each layer. Long sequences are shortened faster.
 
     >>> strides(32 * 32, 3), strides(8 * 8, 3)
     ([4, 2, 2], [2, 2, 2])

@@ -1,4 +1,4 @@
-"""What a family of classifiers is: a row of the paper's table of hyper-parameters, and how to build one."""
+"""Families of classifiers: the distributions of their hyper-parameters, and how to build a network."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from graph_metanetworks.zoo.draws import Choice, Uniform
 
 
 @dataclass(frozen=True)
-class Task:
-    """What a classifier is for."""
+class ImageSpec:
+    """The shape of the images and the number of classes."""
 
     channels: int
     height: int
@@ -21,17 +21,17 @@ class Task:
 
     @property
     def inputs(self) -> int:
-        """Numbers of an image."""
+        """The number of values in an image."""
         return self.channels * self.height * self.width
 
 
 @dataclass(frozen=True)
-class Architecture:
-    """The hyper-parameters of a classifier that decide its function, beside its weights."""
+class ClassifierArchitecture:
+    """The hyper-parameters of a classifier that, with its weights, define its function."""
 
     family: str
     hidden: int
-    depth: int  # convolutions, equivariant layers or blocks
+    depth: int  # number of convolutions, equivariant layers or blocks
     linear_layers: int
     norm: str  # batch, group or layer
     dropout: float
@@ -39,7 +39,7 @@ class Architecture:
 
 @dataclass(frozen=True)
 class Family:
-    """Where the hyper-parameters of a family are drawn from, and its networks."""
+    """The distributions of a family's hyper-parameters, and a function that builds its networks."""
 
     name: str
     hidden: Choice
@@ -47,4 +47,4 @@ class Family:
     linear_layers: Choice
     norm: Choice
     dropout: Uniform
-    build: Callable[[Architecture, Task], nn.Module]
+    build: Callable[[ClassifierArchitecture, ImageSpec], nn.Module]

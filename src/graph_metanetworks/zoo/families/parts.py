@@ -1,7 +1,7 @@
-"""What several families are made of.
+"""Modules that several families share.
 
-Networks of a family are ordinary modules. Their `forward` counts axes from the end, so that it also takes
-populations, which have one more axis in front (see `zoo/population/stack.py`).
+The networks of a family are ordinary modules. Their `forward` counts axes from the end, so that it also
+accepts populations, which have one more leading axis (see `zoo/population/stack.py`).
 """
 
 from __future__ import annotations
@@ -9,24 +9,24 @@ from __future__ import annotations
 from torch import Tensor, nn
 from torch.nn import functional
 
-from graph_metanetworks.zoo.families.family import Architecture, Task
+from graph_metanetworks.zoo.families.family import ClassifierArchitecture, ImageSpec
 
 GROUPS = 4  # of a group norm
 
 
 class Head(nn.Module):
-    """Dropout and one or more linear layers: from features to classes."""
+    """Dropout and one or more linear layers, from features to classes."""
 
     stackable = True
 
-    def __init__(self, architecture: Architecture, task: Task) -> None:
+    def __init__(self, architecture: ClassifierArchitecture, spec: ImageSpec) -> None:
         super().__init__()
         features = architecture.hidden
         self.dropout = nn.Dropout(architecture.dropout)
         self.hidden = nn.ModuleList(
             nn.Linear(features, features) for _ in range(architecture.linear_layers - 1)
         )
-        self.out = nn.Linear(features, task.classes)
+        self.out = nn.Linear(features, spec.classes)
 
     def forward(self, x: Tensor) -> Tensor:  # [..., features] -> [..., classes]
         x = self.dropout(x)

@@ -1,4 +1,4 @@
-"""Residual networks (He et al., 2016): blocks of two convolutions, skips without parameters."""
+"""Residual networks (He et al., 2016): blocks of two convolutions, with parameter-free skips."""
 
 from __future__ import annotations
 
@@ -6,23 +6,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from graph_metanetworks.zoo.draws import Choice, Uniform
-from graph_metanetworks.zoo.families.family import Architecture, Family, Task
+from graph_metanetworks.zoo.families.family import ClassifierArchitecture, Family, ImageSpec
 from graph_metanetworks.zoo.families.parts import Head
+from graph_metanetworks.zoo.layers import Subsampling
 
 
-class Subsampling(nn.Module):
-    """Every `stride`-th pixel."""
-
-    def __init__(self, stride: int) -> None:
-        super().__init__()
-        self.stride = stride
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x[..., :: self.stride, :: self.stride]
-
-
-class Block(nn.Module):
-    """Two convolutions; the skip takes every other pixel where the block halves the image."""
+class ResidualBlock(nn.Module):
+    """Two convolutions. If the block halves the image, its skip takes every other pixel."""
 
     stackable = True
 
@@ -43,14 +33,14 @@ class Block(nn.Module):
 class ResNet(nn.Module):
     stackable = True
 
-    def __init__(self, architecture: Architecture, task: Task) -> None:
+    def __init__(self, architecture: ClassifierArchitecture, spec: ImageSpec) -> None:
         super().__init__()
-        stem, *rest = strides(task.height, architecture.depth)
-        self.convolution = nn.Conv2d(task.channels, architecture.hidden, 3, stride=stem, padding=1)
+        stem, *rest = strides(spec.height, architecture.depth)
+        self.convolution = nn.Conv2d(spec.channels, architecture.hidden, 3, stride=stem, padding=1)
         self.norm = nn.BatchNorm2d(architecture.hidden)
-        self.blocks = nn.ModuleList(Block(architecture.hidden, stride) for stride in rest)
+        self.blocks = nn.ModuleList(ResidualBlock(architecture.hidden, stride) for stride in rest)
         self.pool = nn.AdaptiveAvgPool2d(1)
-        self.head = Head(architecture, task)
+        self.head = Head(architecture, spec)
 
     def forward(self, x: Tensor) -> Tensor:  # [..., channels, height, width] -> [..., classes]
         x = functional.relu(self.norm(self.convolution(x)))
@@ -60,7 +50,9 @@ class ResNet(nn.Module):
 
 
 def strides(side: int, blocks: int) -> list[int]:
-    """Of the stem, then of the blocks: large images are halved by the stem, then by every other block.
+    """Return the strides of the stem and of the blocks.
+
+    Large images are halved by the stem, then by every other block.
 
     >>> strides(32, 4), strides(8, 4)
     ([2, 1, 2, 1, 2], [1, 1, 2, 1, 1])

@@ -1,1 +1,1 @@
-"""Published zoos, made ours."""
+"""Importers of published zoos."""

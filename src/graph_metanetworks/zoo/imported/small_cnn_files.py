@@ -1,7 +1,7 @@
 """The files of the Small CNN Zoo: `weights.npy` [rows, 4970], `metrics.csv.gz`, `layout.csv`.
 
-The metrics have a line for each row of the weights, and the layout says where each variable of the TensorFlow
-network lies in a row. A network has several rows, one for each step of training that was kept.
+The metrics have a line for each row of the weights, and the layout gives the position of each TensorFlow
+variable within a row. A network has several rows, one for each saved training step.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from torch import Tensor
 from graph_metanetworks.errors import ZooError
 from graph_metanetworks.storage import checksum
 from graph_metanetworks.zoo.recipe import Trained, metrics_at
-from graph_metanetworks.zoo.shard import Network
+from graph_metanetworks.zoo.shard import TrainedNetwork
 
 WEIGHTS, METRICS, LAYOUT = "weights.npy", "metrics.csv.gz", "layout.csv"
 VARIABLE = re.compile(r"(?:.*/)?(?P<layer>conv2d|dense)(?:_(?P<number>\d+))?/(?P<kind>kernel|bias)(?::0)?")
@@ -48,7 +48,7 @@ class PublishedConfig:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A TensorFlow variable in a row of the weights, and its parameter in PyTorch."""
+    """The position of a TensorFlow variable in a row of the weights, and its name in PyTorch."""
 
     parameter: str
     shape: tuple[int, ...]
@@ -61,7 +61,7 @@ class Variable:
 
 
 def from_tensorflow(values: Tensor) -> Tensor:
-    """Kernels of PyTorch: [height, width, in, out] as [out, in, height, width], [in, out] as [out, in].
+    """Transpose kernels, [height, width, in, out] to [out, in, height, width] and [in, out] to [out, in].
 
     >>> from_tensorflow(torch.zeros(3, 3, 1, 16)).shape, from_tensorflow(torch.zeros(16, 10)).shape
     (torch.Size([16, 1, 3, 3]), torch.Size([10, 16]))
@@ -71,23 +71,23 @@ def from_tensorflow(values: Tensor) -> Tensor:
 
 
 class Published:
-    """The published networks of one data set: those that reached the last step, in the order of the file."""
+    """The published networks of one data set that reached the last step, in the order of the file."""
 
     def __init__(self, folder: Path, *, all_steps: bool = False) -> None:
         self.folder, self.all_steps = folder, all_steps
         missing = [name for name in (WEIGHTS, METRICS, LAYOUT) if not (folder / name).is_file()]
         if missing:
             raise ZooError(
-                f"{folder} has no {', '.join(missing)}. The Small CNN Zoo has one folder for each data set, "
-                f"such as cifar10, with {WEIGHTS}, {METRICS} and {LAYOUT}: name such a folder."
+                f"{folder} has no {', '.join(missing)}. The Small CNN Zoo has one folder per data set, "
+                f"such as cifar10, with {WEIGHTS}, {METRICS} and {LAYOUT}. Pass such a folder."
             )
         self._weights = _load_weights(folder / WEIGHTS)
         self._variables = list(_variables(folder / LAYOUT))
         self._metrics = _read_csv(folder / METRICS, ("step", "config.activation", "modeldir"))
         if len(self._weights) != len(self._metrics):
             raise ZooError(
-                f"{folder / WEIGHTS} has {len(self._weights):,} rows and {METRICS} {len(self._metrics):,}: "
-                "they belong to different data sets, or one of them is cut short."
+                f"{folder / WEIGHTS} has {len(self._weights):,} rows, but {METRICS} has "
+                f"{len(self._metrics):,}: they belong to different data sets, or one of them is truncated."
             )
         steps = self._metrics["step"].to_numpy()
         self._last = np.flatnonzero(steps == steps.max())
@@ -97,7 +97,7 @@ class Published:
     def __len__(self) -> int:
         return len(self._last)
 
-    def network(self, index: int) -> Network:
+    def network(self, index: int) -> TrainedNetwork:
         row = int(self._last[index])
         config = PublishedConfig(
             **{f.name: self._value(f"config.{f.name}", row) for f in fields(PublishedConfig)}
@@ -109,12 +109,12 @@ class Published:
             number = self._steps.index(step) + 1
             metrics |= metrics_at(number, len(self._steps), step, self._measured(its_row))
         metrics["diverged"] = not all(bool(values.isfinite().all()) for values in state.values())
-        return Network(
+        return TrainedNetwork(
             index, config, Trained(state, metrics, {s: self._state_dict(r) for s, r in earlier.items()})
         )
 
     def provenance(self) -> dict[str, Any]:
-        """What the files are, to be kept with the zoo."""
+        """Return the source and the checksums of the files, to be stored with the zoo."""
         return {
             "source": "Small CNN Zoo (Unterthiner et al., 2020; CC-BY 4.0)",
             "metrics": checksum.of_file(self.folder / METRICS),
@@ -125,7 +125,7 @@ class Published:
         }
 
     def _earlier_rows(self, steps: np.ndarray) -> dict[str, dict[int, int]]:
-        """Rows before the last step, by network and step."""
+        """Return the rows before the last step, by network and step."""
         rows: dict[str, dict[int, int]] = {}
         for row in np.lexsort([steps]):
             if steps[row] < steps.max():
@@ -150,7 +150,7 @@ def _load_weights(path: Path) -> np.ndarray:
     except (ValueError, OSError) as error:
         raise ZooError(f"{path} cannot be read: {error}") from error
     if weights.ndim != 2:
-        raise ZooError(f"{path} must be a matrix with a row for each network, not of shape {weights.shape}.")
+        raise ZooError(f"{path} must be a matrix with one row per network, but has shape {weights.shape}.")
     return weights
 
 
@@ -160,18 +160,18 @@ def _read_csv(path: Path, needed: tuple[str, ...]) -> pa.Table:
     except (pa.ArrowException, OSError) as error:
         raise ZooError(f"{path} cannot be read: {error}") from error
     if absent := [name for name in needed if name not in table.column_names]:
-        there = ", ".join(table.column_names)
-        raise ZooError(f"{path} has no column {', '.join(absent)}; its columns are {there}.")
+        columns = ", ".join(table.column_names)
+        raise ZooError(f"{path} has no column {', '.join(absent)}; its columns are {columns}.")
     return table.combine_chunks()
 
 
 def _variables(path: Path) -> Iterator[Variable]:
-    """The variables of the layout, first layers first, weights before biases."""
+    """Return the variables of the layout in order of the layers, weights before biases."""
     found: dict[str, Variable] = {}
     for line in _read_csv(path, ("varname", "shape", "start_idx", "end_idx")).to_pylist():
         match = VARIABLE.fullmatch(line["varname"])
         if not match:
-            raise ZooError(f"{path}: the variable {line['varname']} is none of a small CNN.")
+            raise ZooError(f"{path}: the variable {line['varname']} does not belong to a small CNN.")
         kind = "weight" if match["kind"] == "kernel" else "bias"
         layer = f"convolutions.{match['number'] or 0}" if match["layer"] == "conv2d" else "out"
         parameter = f"{layer}.{kind}"

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from graph_metanetworks.errors import ZooError
 from graph_metanetworks.zoo.description import Description, versions
-from graph_metanetworks.zoo.families.family import Task
+from graph_metanetworks.zoo.families.family import ImageSpec
 from graph_metanetworks.zoo.families.small_cnn import ACTIVATIONS, SmallCnn
 from graph_metanetworks.zoo.fill import fill
 from graph_metanetworks.zoo.imported.small_cnn_files import Published, PublishedConfig
@@ -22,43 +22,43 @@ from graph_metanetworks.zoo.shard import Shard, encode
 from graph_metanetworks.zoo.workers import Progress
 from graph_metanetworks.zoo.zoo import Zoo
 
-SHARD = 1024  # networks: they need not be trained, so shards are large
-TASK = Task(channels=1, height=32, width=32, classes=10)  # grey images of any data set
+SHARD = 1024  # networks per shard, many because they need no training
+SPEC = ImageSpec(channels=1, height=32, width=32, classes=10)  # all data sets were converted to grey
 
 
 class PublishedSmallCnns(Recipe[PublishedConfig]):
-    """The networks of the Small CNN Zoo: already trained, so that they can only be built."""
+    """The networks of the Small CNN Zoo. They are already trained, so they can only be built."""
 
     name = "published-small-cnns"
 
-    def __init__(self, settings: dict[str, Any]) -> None:
-        self._settings = settings
+    def __init__(self, options: dict[str, Any]) -> None:
+        self._settings = options
 
-    def settings(self) -> dict[str, Any]:
+    def options(self) -> dict[str, Any]:
         return self._settings
 
     @classmethod
-    def from_settings(cls, settings: dict[str, Any]) -> PublishedSmallCnns:
-        return cls(settings)
+    def from_options(cls, options: dict[str, Any]) -> PublishedSmallCnns:
+        return cls(options)
 
     def draw(self, generator: torch.Generator) -> PublishedConfig:
         raise ZooError(
-            "the networks of the Small CNN Zoo are published; the recipe small-cnns makes new ones."
+            "the networks of the Small CNN Zoo are fixed; use the recipe small-cnns to train new ones."
         )
 
     def build(self, config: PublishedConfig) -> nn.Module:
         if config.activation not in ACTIVATIONS:
             raise ZooError(f"the networks use {' or '.join(ACTIVATIONS)}, not '{config.activation}'.")
-        return SmallCnn(config.activation, TASK)
+        return SmallCnn(config.activation, SPEC)
 
     def example(self, config: PublishedConfig) -> tuple[Tensor]:
-        return (torch.zeros(1, TASK.channels, TASK.height, TASK.width),)
+        return (torch.zeros(1, SPEC.channels, SPEC.height, SPEC.width),)
 
     def shape(self, config: PublishedConfig) -> Hashable:
         return config.activation
 
     def train(self, configs: Any, seeds: Any, progress: Any) -> list[Trained]:
-        raise ZooError("the networks of the Small CNN Zoo are trained already.")
+        raise ZooError("the networks of the Small CNN Zoo are already trained.")
 
 
 def import_small_cnns(
@@ -69,18 +69,18 @@ def import_small_cnns(
     half: bool = False,
     quiet: bool = False,
 ) -> Zoo:
-    """Make a zoo of the published files of one data set: the networks as they were after the last step.
+    """Import the published files of one data set, with the networks after their last step.
 
     Args:
-        all_steps: keep the earlier steps too, as checkpoints.
+        all_steps: also keep the earlier steps, as checkpoints.
         half: store weights in half precision.
-        quiet: show no progress bar.
+        quiet: hide the progress bar.
     """
     published = Published(Path(path), all_steps=all_steps)
     recipe = PublishedSmallCnns(published.provenance())
-    asked = Description(
+    requested = Description(
         recipe=f"{PublishedSmallCnns.__module__}:{PublishedSmallCnns.__qualname__}",
-        settings=recipe.settings(),
+        options=recipe.options(),
         seed=0,
         ranges=(Range(0, len(published), SHARD),),
         half=half,
@@ -92,7 +92,7 @@ def import_small_cnns(
             networks = [published.network(index) for population in shard.populations for index in population]
             yield shard.number, encode(networks, half=half)
 
-    fill(Path(out), asked, lambda _: _shards(len(published)), make, quiet=quiet)
+    fill(Path(out), requested, lambda _: _shards(len(published)), make, quiet=quiet)
     return Zoo.open(out)
 
 

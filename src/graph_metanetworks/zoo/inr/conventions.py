@@ -1,4 +1,4 @@
-"""Everything that one must know, beside the weights, to draw an INR again."""
+"""Everything needed, besides the weights, to render an INR."""
 
 from __future__ import annotations
 
@@ -14,50 +14,52 @@ Biases = Literal["zero", "uniform"]
 
 @dataclass(frozen=True, slots=True)
 class Conventions:
-    """How a SIREN reads coordinates, computes and writes values.
+    """How a SIREN maps coordinates to values.
 
-    >>> Conventions.from_settings(EDITING.settings()) == EDITING
+    >>> Conventions.from_json(EDITING.as_json()) == EDITING
     True
     """
 
     omega: float = 30.0  # sin(omega * (W x + b))
-    output_offset: float = 0.0  # added to what the last layer gives
-    value_low: float = -1.0  # the darkest value, the lowest of a signal
+    output_offset: float = 0.0  # added to the output of the last layer
+    value_low: float = -1.0  # value of black, or the minimum of a signal
     value_high: float = 1.0
-    start: float = -1.0  # the first coordinate along every axis
-    stop: float = 1.0  # the last one, or, without `closed`, the one after it
+    start: float = -1.0  # the first coordinate along each axis
+    stop: float = 1.0  # the last coordinate, or the one after it unless `closed`
     closed: bool = True
-    order: Literal["x", "yx", "xy"] = "yx"  # of the coordinates of a point; y goes down; "x" for signals
-    size: tuple[int, ...] = ()  # height and width, or the number of points, if it is known
+    order: Literal["x", "yx", "xy"] = "yx"  # order of coordinates; y points down; "x" for signals
+    size: tuple[int, ...] = ()  # height and width, or the number of points, if known
     initial_biases: Biases = "uniform"  # in ±1/√fan_in as in nn.Linear, or zero
 
     def __post_init__(self) -> None:
         if not self.omega > 0:
             raise ValueError(f"omega must be positive, not {self.omega}")
         if not self.value_low < self.value_high:
-            raise ValueError(f"values cannot go from {self.value_low} up to {self.value_high}")
+            raise ValueError(
+                f"value_low must be less than value_high, not {self.value_low} and {self.value_high}"
+            )
         if not self.start < self.stop:
-            raise ValueError(f"coordinates cannot go from {self.start} up to {self.stop}")
+            raise ValueError(f"start must be less than stop, not {self.start} and {self.stop}")
         if self.order not in ("x", "yx", "xy"):
-            raise ValueError(f"the order of coordinates is 'x', 'yx' or 'xy', not {self.order!r}")
+            raise ValueError(f"order must be 'x', 'yx' or 'xy', not {self.order!r}")
         if self.size:
-            self.sized(self.size)
+            self.resolve_size(self.size)
         if self.initial_biases not in ("zero", "uniform"):
-            raise ValueError(f"initial biases are 'zero' or 'uniform', not {self.initial_biases!r}")
+            raise ValueError(f"initial_biases must be 'zero' or 'uniform', not {self.initial_biases!r}")
 
-    def sized(self, size: int | Sequence[int] | None = None) -> tuple[int, ...]:
-        """A size along all axes: as given, one number for all of them, or that of the conventions.
+    def resolve_size(self, size: int | Sequence[int] | None = None) -> tuple[int, ...]:
+        """Return the size along each axis. One number applies to all axes; the default is `self.size`.
 
-        >>> EDITING.sized(28), EDITING.sized((20, 30)), SINES.sized(2000)
+        >>> EDITING.resolve_size(28), EDITING.resolve_size((20, 30)), SINES.resolve_size(2000)
         ((28, 28), (20, 30), (2000,))
         """
         if size is None and not self.size:
-            raise ValueError("the conventions do not say at which size networks were fitted: give a size")
+            raise ValueError("the conventions have no size: pass one")
         wanted = self.size if size is None else size
         sizes = (wanted,) * len(self.order) if isinstance(wanted, int) else tuple(wanted)
         if len(sizes) != len(self.order) or min(sizes) < 1:
             raise ValueError(
-                f"a size has {len(self.order)} positive numbers here, for {self.order!r}, not {sizes}"
+                f"for the order {self.order!r}, a size has {len(self.order)} positive numbers, not {sizes}"
             )
         return sizes
 
@@ -66,15 +68,15 @@ class Conventions:
         return self.value_high - self.value_low
 
     def from_bytes(self, images: Tensor) -> Tensor:
-        """Values of images that are stored as bytes."""
+        """Convert pixels from bytes to values."""
         return images / 255 * self.value_range + self.value_low
 
     def to_unit(self, values: Tensor) -> Tensor:
-        """Values as brightness from 0 to 1; what lies outside is cut off."""
+        """Convert values to brightness, clamped to [0, 1]."""
         return ((values - self.value_low) / self.value_range).clamp(0, 1)
 
     def psnr(self, loss: float) -> float:
-        """Peak signal-to-noise ratio in decibel, from the mean squared error.
+        """Return the peak signal-to-noise ratio in decibels, from the mean squared error.
 
         >>> round(EDITING.psnr(0.0004), 6)  # an error of 0.02 in values from -1 to 1
         40.0
@@ -83,20 +85,20 @@ class Conventions:
             return -loss
         return 10 * math.log10(self.value_range**2 / loss) if loss else math.inf
 
-    def settings(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         return asdict(self)
 
     @classmethod
-    def from_settings(cls, settings: dict[str, Any]) -> Conventions:
-        values: dict[str, Any] = settings | {"size": tuple(settings["size"])}  # JSON has no tuples
+    def from_json(cls, content: dict[str, Any]) -> Conventions:
+        values: dict[str, Any] = content | {"size": tuple(content["size"])}  # JSON has no tuples
         return cls(**values)
 
 
 EDITING = Conventions()
-"""NFN's INRs, which the paper edits: images in [-1, 1], a linear output."""
+"""The INRs of NFN, used for editing: images in [-1, 1], linear output."""
 
 CLASSIFYING = Conventions(output_offset=0.5, value_low=0.0, initial_biases="zero")
-"""DWSNets' INRs of images, which are classified: images in [0, 1], the output plus 0.5."""
+"""The image INRs of DWSNets, used for classification: images in [0, 1], output plus 0.5."""
 
 SINES = Conventions(
     output_offset=0.5,
@@ -108,6 +110,6 @@ SINES = Conventions(
     order="x",
     initial_biases="zero",
 )
-"""DWSNets' INRs of sine waves: points on [-π, π), amplitudes up to 10, the output plus 0.5."""
+"""The sine-wave INRs of DWSNets: points on [-π, π), amplitudes up to 10, output plus 0.5."""
 
 IMAGE_PROTOCOLS = {"editing": EDITING, "classifying": CLASSIFYING}

@@ -1,4 +1,4 @@
-"""How INRs are fitted: options, results, and the ordinary loop for one network."""
+"""Fit INRs: options, results, and the plain training loop for one network."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from torch import Tensor
 
 from graph_metanetworks.zoo.inr.siren import Siren
 
-Schedule = Literal["constant", "cosine"]
+LearningRateSchedule = Literal["constant", "cosine"]
 
 
 @dataclass(frozen=True, slots=True)
 class FitOptions:
-    """Adam on all points at once.
+    """Options of full-batch Adam.
 
-    A network stops before an update if its loss is at most `stop_loss`, or not finite.
+    Fitting stops before an update if the loss is at most `stop_loss`, or not finite.
 
     >>> [round(FitOptions(steps=4, learning_rate=1.0).rate(step), 3) for step in range(4)]
     [1.0, 0.854, 0.5, 0.146]
@@ -26,7 +26,7 @@ class FitOptions:
 
     steps: int
     learning_rate: float
-    schedule: Schedule = "cosine"  # to zero, or the same in all steps
+    schedule: LearningRateSchedule = "cosine"  # cosine decay to zero, or constant
     weight_decay: float = 0.0  # added to the gradient, as in torch.optim.Adam
     stop_loss: float | None = None
 
@@ -36,26 +36,26 @@ class FitOptions:
         if not self.learning_rate > 0:
             raise ValueError(f"the learning rate must be positive, not {self.learning_rate}")
         if self.schedule not in ("constant", "cosine"):
-            raise ValueError(f"the schedule is 'constant' or 'cosine', not {self.schedule!r}")
+            raise ValueError(f"schedule must be 'constant' or 'cosine', not {self.schedule!r}")
         for name in ("weight_decay", "stop_loss"):
             if (getattr(self, name) or 0) < 0:
-                raise ValueError(f"{name} cannot be negative: {getattr(self, name)}")
+                raise ValueError(f"{name} must not be negative: {getattr(self, name)}")
 
     def rate(self, step: int) -> float:
-        """The learning rate of a step, counted from 0."""
+        """Return the learning rate of a step, counted from 0."""
         if self.schedule == "constant":
             return self.learning_rate
         return self.learning_rate * (1 + math.cos(math.pi * step / self.steps)) / 2
 
     def is_last(self, step: int, loss: float) -> bool:
-        """Whether a network with this loss after so many updates is left as it is."""
+        """Return whether fitting stops after `step` updates with this loss."""
         reached = self.stop_loss is not None and loss <= self.stop_loss
         return step >= self.steps or reached or not math.isfinite(loss)
 
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """A fitted network: its weights, their loss, and the number of updates that led to them."""
+    """A fitted network: its weights, their loss, and the number of updates."""
 
     state_dict: dict[str, Tensor]
     loss: float
@@ -63,9 +63,9 @@ class Fit:
 
 
 def fit_alone(network: Siren, coordinates: Tensor, values: Tensor, options: FitOptions) -> Fit:
-    """Fit one network with autograd: the ordinary loop, which populations must agree with.
+    """Fit one network with autograd. Populations must give the same result as this plain loop.
 
-    `coordinates` [points, inputs], `values` [points, outputs].
+    `coordinates` has shape [points, inputs], `values` [points, outputs].
     """
     optimizer = torch.optim.Adam(
         network.parameters(), lr=options.learning_rate, weight_decay=options.weight_decay

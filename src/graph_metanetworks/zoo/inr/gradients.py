@@ -1,8 +1,8 @@
-"""Losses and gradients of several SIRENs at once, written by hand.
+"""Hand-written losses and gradients of several SIRENs at once.
 
-Autograd would allocate more than the caches hold. Here all that has an entry for each neuron and point is
-made for a few networks at a time (a tile), in buffers that are used again and again. What is small is made
-for all networks at once, for there the time goes into calls.
+Autograd would allocate more than fits into the caches. Here every tensor with an entry per neuron and point
+is computed for a few networks at a time (a tile), in buffers that are reused. Small tensors are computed for
+all networks at once, because for them the time goes into calls.
 
 Axis letters: n networks, h neurons, c outputs; points are rows p times columns q. Layers count from 0.
 """
@@ -20,34 +20,34 @@ from graph_metanetworks.zoo.inr.conventions import Conventions
 from graph_metanetworks.zoo.inr.grid import Grid
 from graph_metanetworks.zoo.inr.parameters import Parameters
 from graph_metanetworks.zoo.inr.sincos import sine_and_cosine
-from graph_metanetworks.zoo.inr.siren import Architecture
+from graph_metanetworks.zoo.inr.siren import SirenArchitecture
 
-TILE_BYTES = 2_200_000  # of a buffer, of which there are five in a network with two hidden layers
-LARGEST_TILE = 16  # networks
+TILE_BYTES = 2_200_000  # size of a buffer; a network with two hidden layers needs five
+MAX_TILE = 16  # networks
 
 
 @dataclass(frozen=True, eq=False)
 class _Prepared:
-    """The parameters in the form in which tiles use them."""
+    """The parameters in the form that tiles use."""
 
-    rows: Tensor  # [n, h, 4, p]: sine and cosine of the row part of the first angle, then both times the row
+    rows: Tensor  # [n, h, 4, p]: sine and cosine of the row part of the first angle, and both times the row
     columns: Tensor  # [n, h, 2, q]: cosine and sine of the column part
     weights: list[Tensor]  # [n, h, h] of layers 1, 2, ..., for angles in turns
     biases: list[Tensor]  # [n, h, 1]
     last_bias: Tensor  # [n, c, 1]
-    factor: Tensor  # [n, h, 1]: of the derivatives by the angles of the last sines, which are kept without it
+    factor: Tensor  # [n, h, 1]: deferred factor of the derivatives by the angles of the last sine layer
 
 
 class Gradients:
-    """Losses and gradients of at least so many networks of one architecture on one grid.
+    """Losses and gradients of networks of one architecture on one grid, with space for `at_least` networks.
 
-    What is computed for a network does not depend on the others, in no bit: all tiles are of one size.
+    The result for a network does not depend on the others, bit for bit, because all tiles have the same size.
     """
 
-    def __init__(self, architecture: Architecture, conventions: Conventions, grid: Grid, at_least: int):
+    def __init__(self, architecture: SirenArchitecture, conventions: Conventions, grid: Grid, at_least: int):
         dtype, hidden, layers = grid.rows.dtype, architecture.hidden, architecture.layers
         fitting = TILE_BYTES // (hidden * grid.num_points * dtype.itemsize)
-        tile = min(max(1, fitting), LARGEST_TILE)
+        tile = min(max(1, fitting), MAX_TILE)
         self.networks = networks = -(-at_least // tile) * tile
         self.parameters = Parameters(architecture, networks, dtype)
         self.gradients = Parameters(architecture, networks, dtype)
@@ -61,7 +61,7 @@ class Gradients:
         self._first_sums = torch.empty(networks, hidden, 4, len(grid.columns), dtype=dtype)
 
     def compute(self, targets: Tensor, wanted: Sequence[bool]) -> Tensor:  # [n, c, points] -> [n]
-        """The losses of all networks that are wanted; afterwards `gradients` holds their gradients."""
+        """Return the losses of the wanted networks, and store their gradients in `gradients`."""
         prepared = self._prepare()
         for tile in (tile for tile in self._tiles if any(wanted[tile])):
             residuals = self._forward(tile, prepared).sub_(targets[tile])
@@ -89,7 +89,7 @@ class Gradients:
         )
 
     def _forward(self, tile: slice, prepared: _Prepared) -> Tensor:  # [n, c, points]
-        # sin(a + b) = sin a cos b + cos a sin b, with a of the row and b of the column
+        # sin(a + b) = sin a cos b + cos a sin b, where a depends on the row and b on the column
         rows, columns = prepared.rows[tile, :, :2].flatten(0, 1), prepared.columns[tile].flatten(0, 1)
         torch.bmm(rows.transpose(1, 2), columns, out=self._by_rows(self._sines[0]))
         sines = self._sines[0]
@@ -101,12 +101,14 @@ class Gradients:
         return torch.baddbmm(prepared.last_bias[tile], self.parameters.weight(self._last)[tile], sines)
 
     def _backward(self, tile: slice, prepared: _Prepared, residuals: Tensor) -> None:
-        """`residuals` [n, c, points]: the derivatives of the loss by the outputs."""
+        """Backpropagate `residuals` [n, c, points], the derivatives of the loss by the outputs."""
         upper, weight = residuals, self.parameters.weight(self._last)[tile]
         self._set(self._last, tile, upper)
         for layer in range(self._last - 1, 0, -1):
             angles = self._cosines[layer - 1]
-            if layer == self._last - 1 and self._one_output:  # a column times a row: the column can wait
+            if (
+                layer == self._last - 1 and self._one_output
+            ):  # an outer product, whose column factor is deferred
                 angles.mul_(upper)
                 weight = self.parameters.weight(layer)[tile] * prepared.factor[tile]
             else:
@@ -119,7 +121,7 @@ class Gradients:
         torch.bmm(rows, self._by_rows(by_sines), out=self._first_sums[tile].flatten(0, 1))
 
     def _set(self, layer: int, tile: slice, upper: Tensor) -> None:
-        """The gradient of a layer from the derivatives by what it gives, without omega and the factor."""
+        """Set the gradient of a layer from the derivatives by its outputs, without omega and the factor."""
         self.gradients.weight(layer)[tile] = torch.bmm(upper, self._sines[layer - 1].transpose(1, 2))
         self.gradients.bias(layer)[tile] = upper.sum(2)
 
@@ -129,7 +131,7 @@ class Gradients:
             scale = prepared.factor * omega if layer == self._last - 1 else prepared.factor.new_tensor(omega)
             self.gradients.weight(layer).mul_(scale)
             self.gradients.bias(layer).unsqueeze(2).mul_(scale)
-        # cos(a + b) = cos a cos b - sin a sin b: sums over rows are there, those over columns remain
+        # cos(a + b) = cos a cos b - sin a sin b; the sums over rows are done, those over columns remain
         sine, cosine, row_sine, row_cosine = self._first_sums.unbind(2)  # [n, h, q]
         columns = prepared.columns * omega
         by_angle = columns[:, :, 0] * cosine - columns[:, :, 1] * sine

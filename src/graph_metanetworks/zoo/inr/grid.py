@@ -1,7 +1,7 @@
 """The coordinates of a signal or an image, as sums of a row part and a column part.
 
-The points of an image are all pairs of a row and a column. Those of a signal can be seen the same way: coarse
-steps are the rows, fine steps within them the columns. So the first layer of a SIREN, a sine of a sum, needs
+The points of an image are all pairs of a row and a column. A signal can be cut into rows too: coarse steps
+are the rows, and fine steps within them the columns. So the first layer of a SIREN, a sine of a sum, needs
 only the sines of its rows and columns.
 """
 
@@ -27,8 +27,8 @@ class Grid:
 
     rows: Tensor  # [rows]
     columns: Tensor  # [columns]
-    coordinates: Tensor  # [points, inputs]: what an ordinary network takes
-    inputs_of: tuple[int, int]  # which input the rows belong to, and which the columns
+    coordinates: Tensor  # [points, inputs]: the input of an ordinary network
+    inputs_of: tuple[int, int]  # the input that rows belong to, and the input of columns
 
     @property
     def num_points(self) -> int:
@@ -41,8 +41,8 @@ def make_grid(
     *,
     dtype: torch.dtype = torch.float32,
 ) -> Grid:
-    """The pixels of an image, row by row, or the points of a signal; by default at the size of the fit."""
-    axes = [_axis(points, conventions) for points in conventions.sized(size)]
+    """Return the pixels of an image, row by row, or the points of a signal, by default at the fitted size."""
+    axes = [_axis(points, conventions) for points in conventions.resolve_size(size)]
     if len(axes) == 1:
         return _signal_grid(axes[0], dtype)
     return _image_grid(axes[0], axes[1], conventions, dtype)
@@ -62,13 +62,13 @@ def _signal_grid(axis: Tensor, dtype: torch.dtype) -> Grid:
 
 
 def _axis(points: int, conventions: Conventions) -> Tensor:
-    # in double precision, so that a grid is the same in every precision up to rounding
+    # in double precision, so that grids of all precisions agree up to rounding
     count = points if conventions.closed else points + 1
     return torch.linspace(conventions.start, conventions.stop, count, dtype=torch.float64)[:points]
 
 
 def _divisor_near_root(number: int) -> int:
-    """The smallest divisor that is at least the square root.
+    """Return the smallest divisor that is at least the square root.
 
     >>> _divisor_near_root(2000), _divisor_near_root(7)
     (50, 7)

@@ -7,20 +7,20 @@ import math
 import torch
 from torch import Tensor
 
-from graph_metanetworks.zoo.inr.siren import Architecture
+from graph_metanetworks.zoo.inr.siren import SirenArchitecture
 
-ALIGNED = 32  # numbers: rows start where vector instructions like it, and are treated alike wherever they are
+ALIGNED = 32  # rows start at multiples of this, so that vector instructions treat all rows the same
 
 
 class Parameters:
-    """A row for each network, with views by name.
+    """A matrix with a row per network, and views of it by name.
 
-    >>> parameters = Parameters(Architecture(inputs=1, outputs=1), networks=3)
+    >>> parameters = Parameters(SirenArchitecture(inputs=1, outputs=1), networks=3)
     >>> parameters.flat.shape, parameters.weight(1).shape
     (torch.Size([3, 1184]), torch.Size([3, 32, 32]))
     """
 
-    def __init__(self, architecture: Architecture, networks: int, dtype: torch.dtype = torch.float32):
+    def __init__(self, architecture: SirenArchitecture, networks: int, dtype: torch.dtype = torch.float32):
         padded = -(-architecture.num_parameters // ALIGNED) * ALIGNED
         self.flat = torch.zeros(networks, padded, dtype=dtype)
         self.tensors: dict[str, Tensor] = {}  # [n, *shape]

@@ -1,17 +1,19 @@
-"""A sheet of pictures: what INRs were fitted to, what they draw, and how well."""
+"""Figures that compare INRs with the images or signals that they were fitted to."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 from torch import Tensor
 
+from graph_metanetworks.extras import optional_imports
 from graph_metanetworks.plot.formats import check_suffix
 from graph_metanetworks.zoo.inr.conventions import Conventions
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 CELL = 0.9  # inches
 
@@ -24,14 +26,17 @@ def save_sheet(
     *,
     columns: int = 10,
 ) -> Path:
-    """Draw pairs of an original and its render, with the PSNR below, to a PNG, SVG or PDF.
+    """Save a figure of originals and their renders, with the PSNR below, as PNG, SVG or PDF.
 
     Signals [points] are drawn as curves, images [channels, height, width] as images.
     """
+    with optional_imports():
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
     path = check_suffix(path)
     if not originals or len(originals) != len(renders):
         raise ValueError(
-            f"{len(originals)} originals and {len(renders)} renders: there must be a render for each"
+            f"there are {len(originals)} originals but {len(renders)} renders: pass one render per original"
         )
     columns = min(columns, len(originals))
     bands = -(-len(originals) // columns)

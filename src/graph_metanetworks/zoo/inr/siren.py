@@ -1,4 +1,4 @@
-"""SIRENs as ordinary modules: multilayer perceptrons with sines."""
+"""SIRENs as ordinary modules: multilayer perceptrons with sine activations."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from graph_metanetworks.zoo.inr.conventions import Conventions
 
 
 @dataclass(frozen=True, slots=True)
-class Architecture:
-    """The size of a SIREN.
+class SirenArchitecture:
+    """The layer sizes of a SIREN.
 
-    >>> Architecture(inputs=1, outputs=1).num_parameters
+    >>> SirenArchitecture(inputs=1, outputs=1).num_parameters
     1153
     """
 
     inputs: int
     outputs: int
     hidden: int = 32
-    layers: int = 2  # hidden ones
+    layers: int = 2  # hidden layers
 
     def __post_init__(self) -> None:
         for name in ("inputs", "outputs", "hidden", "layers"):
             if getattr(self, name) < 1:
-                raise ValueError(f"a SIREN needs {name} of at least 1, not {getattr(self, name)}")
+                raise ValueError(f"{name} of a SIREN must be at least 1, not {getattr(self, name)}")
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -36,7 +36,7 @@ class Architecture:
 
     @property
     def parameters(self) -> dict[str, tuple[int, ...]]:
-        """Names and shapes, as in the published files."""
+        """Names and shapes of the parameters, as in the published files."""
         shapes: dict[str, tuple[int, ...]] = {}
         for layer, (fan_in, fan_out) in enumerate(zip(self.widths, self.widths[1:], strict=False)):
             shapes[f"seq.{layer}.weight"] = (fan_out, fan_in)
@@ -48,8 +48,8 @@ class Architecture:
         return sum(math.prod(shape) for shape in self.parameters.values())
 
     @classmethod
-    def of(cls, state_dict: dict[str, Tensor]) -> Architecture:
-        """The size of the SIREN that has these weights."""
+    def of(cls, state_dict: dict[str, Tensor]) -> SirenArchitecture:
+        """Infer the architecture from the weights of a SIREN."""
         shapes = {name: tuple(tensor.shape) for name, tensor in state_dict.items()}
         layers = len(shapes) // 2 - 1
         first, last = shapes.get("seq.0.weight", ()), shapes.get(f"seq.{layers}.weight", ())
@@ -58,8 +58,8 @@ class Architecture:
             if found.parameters == shapes:
                 return found
         raise ValueError(
-            "these are not the weights of a SIREN: there should be seq.0.weight, seq.0.bias, ..., "
-            f"all hidden layers of one width, not {shapes}"
+            "these are not the weights of a SIREN: expected seq.0.weight, seq.0.bias, ..., with hidden "
+            f"layers of equal width, but got {shapes}"
         )
 
 
@@ -78,16 +78,16 @@ class SineLayer(nn.Linear):
 
 
 class Siren(nn.Module):
-    """A SIREN: coordinates [..., inputs] to values [..., outputs].
+    """A SIREN, which maps coordinates [..., inputs] to values [..., outputs].
 
-    >>> network = Siren(Architecture(inputs=2, outputs=3), Conventions())
+    >>> network = Siren(SirenArchitecture(inputs=2, outputs=3), Conventions())
     >>> network(torch.zeros(5, 2)).shape
     torch.Size([5, 3])
     """
 
     def __init__(
         self,
-        architecture: Architecture,
+        architecture: SirenArchitecture,
         conventions: Conventions,
         *,
         generator: torch.Generator | None = None,
@@ -105,9 +105,9 @@ class Siren(nn.Module):
 
 
 def initial_weights(
-    architecture: Architecture, conventions: Conventions, generator: torch.Generator | None = None
+    architecture: SirenArchitecture, conventions: Conventions, generator: torch.Generator | None = None
 ) -> OrderedDict[str, Tensor]:
-    """Weights to start from, as Sitzmann et al. draw them."""
+    """Draw initial weights as Sitzmann et al. do."""
     weights: OrderedDict[str, Tensor] = OrderedDict()
     for name, shape in architecture.parameters.items():
         fan_in = architecture.parameters[name.replace("bias", "weight")][1]

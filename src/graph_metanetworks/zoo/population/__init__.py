@@ -1,1 +1,1 @@
-"""Populations: networks of one architecture trained in one go, each as if it were alone."""
+"""Populations: networks of one architecture trained together, each as if it were trained alone."""

@@ -1,4 +1,4 @@
-"""Convolutions of a population: one grouped convolution, or one product where all networks see the same."""
+"""Convolutions of a population: a grouped convolution, or a matrix product for shared inputs."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from graph_metanetworks.zoo.population.stacked import NotStackable, Stacked
 
 
 class Convolution(Stacked):
-    """In one or two dimensions; one dimension is taken as an image of height 1."""
+    """A convolution in one or two dimensions. A sequence is treated as an image of height 1."""
 
-    alike = ("in_channels", "stride", "padding", "dilation", "groups", "padding_mode", "transposed")
+    shared = ("in_channels", "stride", "padding", "dilation", "groups", "padding_mode", "transposed")
     stride: tuple[int, ...]
     padding: tuple[int, ...]
     dilation: tuple[int, ...]
@@ -44,7 +44,7 @@ class Convolution(Stacked):
             stride, padding, dilation = (1, *stride), (0, *padding), (1, *dilation)
         bias = None if self.bias is None else self.bias.flatten()
         if len(x) == 1 < networks and self.groups == 1 and set(dilation) == {1}:
-            y = one_product(x[0], weight, bias, stride, padding, layout)
+            y = matmul_convolution(x[0], weight, bias, stride, padding, layout)
         else:
             groups = self.groups if len(x) == 1 else networks * self.groups
             flat = x.transpose(0, 1).flatten(1, 2).contiguous(memory_format=layout)
@@ -53,7 +53,7 @@ class Convolution(Stacked):
         return y.unflatten(1, (networks, outputs)).transpose(0, 1)
 
 
-def one_product(
+def matmul_convolution(
     images: Tensor,
     weight: Tensor,
     bias: Tensor | None,
@@ -61,7 +61,7 @@ def one_product(
     padding: Sequence[int],
     layout: torch.memory_format,
 ) -> Tensor:
-    """A convolution as a product with the patches of images, which all networks share."""
+    """Convolve images that all networks share, as a matrix product with their patches."""
     high, wide = weight.shape[2:]
     padded = functional.pad(images, (padding[1], padding[1], padding[0], padding[0]))
     patches = padded.unfold(2, high, stride[0]).unfold(3, wide, stride[1])  # [batch, in, h, w, high, wide]

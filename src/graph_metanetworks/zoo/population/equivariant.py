@@ -1,7 +1,7 @@
-"""The equivariant layers of DeepSets in a population: `W1 x + W2 mean(x) + b`, gradients written by hand.
+"""The equivariant layers of DeepSets in a population: `W1 x + W2 mean(x) + b`, with hand-written gradients.
 
-Points lie in memory as columns, `[G, features, batch, points]`, so that batch norms find each feature in one
-piece. The part that all points of a set share is what the large product starts from.
+In memory points are columns, `[G, features, batch, points]`, so that each feature is contiguous for batch
+norm. The part that all points of a set share is the initial value of the large matrix product.
 """
 
 from __future__ import annotations
@@ -23,12 +23,14 @@ class StackedEquivariant(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:  # [G or 1, batch, points, in] -> [G, batch, points, out]
         columns = x.permute(0, 3, 1, 2).contiguous()
-        mixed = Mixed if len(columns) == len(self.each.weight) else FirstMixed
-        return mixed.apply(columns, self.each.weight, self.each.bias, self.pooled.weight).permute(0, 2, 3, 1)
+        function = EquivariantFunction if len(columns) == len(self.each.weight) else SharedInputFunction
+        return function.apply(columns, self.each.weight, self.each.bias, self.pooled.weight).permute(
+            0, 2, 3, 1
+        )
 
 
-class Mixed(torch.autograd.Function):
-    """`x` is `[G, in, batch, points]`."""
+class EquivariantFunction(torch.autograd.Function):
+    """The layer for inputs `[G, in, batch, points]`."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, pooled: Tensor) -> Tensor:
@@ -48,8 +50,8 @@ class Mixed(torch.autograd.Function):
         return by_x, by_weight, sums.sum(2), torch.bmm(sums, mean.mT)
 
 
-class FirstMixed(torch.autograd.Function):
-    """The same for points `[1, in, batch, points]` that all networks see and that need no gradient."""
+class SharedInputFunction(torch.autograd.Function):
+    """The layer for inputs `[1, in, batch, points]` that all networks share and that need no gradient."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, pooled: Tensor) -> Tensor:
@@ -73,7 +75,7 @@ class FirstMixed(torch.autograd.Function):
 
 
 def _product(shared: Tensor, points: int, weight: Tensor, x: Tensor) -> Tensor:
-    """`weight @ x` plus what all points of a set share: `[G, out, batch, points]`."""
+    """Return `weight @ x` plus the part that all points of a set share: `[G, out, batch, points]`."""
     y = shared.unsqueeze(3).expand(*shared.shape, points).contiguous()
     y.flatten(2).baddbmm_(weight, x)
     return y

@@ -1,6 +1,6 @@
-"""Group norm where channels lie in memory before the batch, as they do in DeepSets.
+"""Group norm for tensors whose channels precede the batch in memory, as in DeepSets.
 
-The kernel of torch wants the batch first. Two copies for each call of it cost more than the norm.
+The kernel of torch needs the batch first, and two copies per call would cost more than the norm.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from torch import Tensor
 
 
 class ColumnGroupNorm(torch.autograd.Function):
-    """`x` is `[G, groups, channels, batch, places]`; weight and bias are `[G, groups, channels, 1]`."""
+    """Group norm of `[G, groups, channels, batch, positions]`, with parameters `[G, groups, channels, 1]`."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, epsilon: float) -> Tensor:
@@ -21,9 +21,8 @@ class ColumnGroupNorm(torch.autograd.Function):
         squares = torch.linalg.vector_norm(centred, dim=-1).square_() / x.shape[-1]  # var_mean is slower
         inverse = (squares.mean(2, keepdim=True) + epsilon).rsqrt_()  # [G, groups, 1, batch]
         ctx.save_for_backward(centred, weight, inverse)
-        return torch.mul(centred, (inverse * weight).unsqueeze(-1)).add_(
-            bias.unsqueeze(-1)
-        )  # faster than addcmul
+        # faster than addcmul
+        return torch.mul(centred, (inverse * weight).unsqueeze(-1)).add_(bias.unsqueeze(-1))
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:

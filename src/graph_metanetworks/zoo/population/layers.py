@@ -1,10 +1,10 @@
 """Layers of a population: the layers of torch with parameters stacked over networks.
 
-Activations are `[G, batch, ...]`: the shape that one network has, and networks in front. `G` is 1 as long as
-all networks see the same values, that is up to the first layer with weights, which then is one product.
-Where the axes lie in memory is another matter. After a convolution of images it is batch, networks, channels,
-height, width, after one of sequences batch, places, networks, channels: with these, grouped convolutions are
-fastest. In DeepSets it is networks, features, batch, points.
+Activations are `[G, batch, ...]`: the shape for one network, with an axis of networks in front. `G` is 1 as
+long as all networks see the same values, that is up to the first layer with weights, which is then a single
+product. The order of axes in memory is a separate matter. After a convolution of images it is batch,
+networks, channels, height, width; after one of sequences, batch, positions, networks, channels. These make
+grouped convolutions fastest. In DeepSets it is networks, features, batch, points.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from graph_metanetworks.zoo.families.deepsets import Equivariant
-from graph_metanetworks.zoo.families.resnet import Subsampling
+from graph_metanetworks.zoo.layers import Equivariant, Subsampling
 from graph_metanetworks.zoo.population.convolution import Convolution
 from graph_metanetworks.zoo.population.equivariant import StackedEquivariant
 from graph_metanetworks.zoo.population.linear import Linear
@@ -25,7 +24,7 @@ from graph_metanetworks.zoo.population.stacked import NotStackable, Stacked
 
 
 class Dropout(Stacked):
-    """Each network with its own rate, and with the mask that `nn.Dropout` would draw from its generator."""
+    """Dropout with a rate per network, and with the mask that `nn.Dropout` would draw from its generator."""
 
     def __init__(self, layers: Sequence[nn.Dropout]) -> None:
         super().__init__(layers)
@@ -45,7 +44,7 @@ class Dropout(Stacked):
 
 
 class Merged(nn.Module):
-    """A layer without weights that treats images one by one: networks are only more images to it."""
+    """A layer without weights that treats each image separately, so that networks are just more images."""
 
     def __init__(self, layers: Sequence[nn.Module]) -> None:
         super().__init__()
@@ -58,19 +57,19 @@ class Merged(nn.Module):
 
 
 class GlobalAverage(nn.Module):
-    """The mean over all places of an image."""
+    """Global average pooling."""
 
     def __init__(self, layers: Sequence[Any]) -> None:
         super().__init__()
         if any(layer.output_size not in (1, (1,), (1, 1)) for layer in layers):
-            raise NotStackable("an adaptive pooling to more than one place")
+            raise NotStackable("adaptive pooling to more than one value per channel")
 
     def forward(self, x: Tensor) -> Tensor:  # [G, batch, channels, *size] -> [G, batch, channels, *ones]
-        return MeanOfPlaces.apply(x)
+        return GlobalMean.apply(x)
 
 
-class MeanOfPlaces(torch.autograd.Function):
-    """The gradient lies in memory as `x` does: else all that follows takes many times as long."""
+class GlobalMean(torch.autograd.Function):
+    """A mean whose gradient has the memory order of `x`. Otherwise the backward pass is many times slower."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -97,7 +96,7 @@ class StackedSubsampling(nn.Module):
 
 
 class Subsampled(torch.autograd.Function):
-    """Every so many pixels; the gradient lies in memory as `x` does."""
+    """Subsampling whose gradient has the memory order of `x`."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, stride: int) -> Tensor:

@@ -9,7 +9,7 @@ from graph_metanetworks.zoo.population.stacked import Stacked
 
 
 class Linear(Stacked):
-    alike = ("in_features", "out_features")
+    shared = ("in_features", "out_features")
     weight: Tensor  # [G, out, in]
     bias: Tensor | None  # [G, out]
 
@@ -22,7 +22,7 @@ class Linear(Stacked):
         return torch.baddbmm(self.bias.unsqueeze(1), rows, self.weight.mT).unflatten(1, x.shape[1:-1])
 
     def _columns(self, x: Tensor) -> Tensor:
-        """Features lie in memory before the batch: then channel norms find theirs in one piece."""
+        """Return a result whose features precede the batch in memory, contiguous for channel norms."""
         columns = x.movedim(-1, 1).flatten(2)  # [G or 1, in, N]
         if len(columns) == 1 < len(self.weight):
             y = torch.mm(self.weight.flatten(0, 1), columns[0]).unflatten(0, self.weight.shape[:2])

@@ -1,4 +1,4 @@
-"""How well networks classify: accuracy and loss on training and test images, as they are."""
+"""Accuracy and loss of networks on training and test images, without augmentation."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from torch.nn import functional
 from graph_metanetworks.zoo.data.images import shuffled
 from graph_metanetworks.zoo.population.batches import Batches
 
-TRAIN_IMAGES = 10_000  # at most so many are used to measure: the accuracy is then known to half a percent
+TRAIN_IMAGES = 10_000  # maximum number to evaluate on, enough for an error of half a percent
 
 
 def measure(logits: Callable[[Tensor], Tensor], batches: Batches) -> list[dict[str, float]]:
-    """Of each network: `logits` takes images and gives `[G, batch, classes]`."""
+    """Evaluate each network. `logits` maps images to `[G, batch, classes]`."""
     data = batches.data
     parts = {
         "train": _sample(data.train_images, data.train_labels),
@@ -24,13 +24,13 @@ def measure(logits: Callable[[Tensor], Tensor], batches: Batches) -> list[dict[s
     }
     columns: dict[str, list[float]] = {}
     for part, (images, labels) in parts.items():
-        right, loss = _means(logits, batches, images, labels)
-        columns[f"{part}_accuracy"], columns[f"{part}_loss"] = right.tolist(), loss.tolist()
+        accuracy, loss = _means(logits, batches, images, labels)
+        columns[f"{part}_accuracy"], columns[f"{part}_loss"] = accuracy.tolist(), loss.tolist()
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def _sample(images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """The images to measure on, alike for all networks. Not the first ones: they may be all of one class."""
+    """Return the images to evaluate on, the same random sample for all networks."""
     if len(images) <= TRAIN_IMAGES:
         return images, labels
     chosen = shuffled(len(images))[:TRAIN_IMAGES]
@@ -40,14 +40,14 @@ def _sample(images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
 def _means(
     logits: Callable[[Tensor], Tensor], batches: Batches, images: Tensor, labels: Tensor
 ) -> tuple[Tensor, Tensor]:  # [G] each
-    """The share of right answers and the mean loss of each network."""
-    right, losses = [], []
+    """Return the accuracy and the mean loss of each network."""
+    correct, losses = [], []
     for some, their_labels in batches.evaluation(images, labels):
         found = logits(some).double()
         expected = their_labels.expand(len(found), -1)
-        right.append(found.argmax(-1) == expected)
+        correct.append(found.argmax(-1) == expected)
         losses.append(functional.cross_entropy(found.mT, expected, reduction="none"))
-    return torch.cat(right, 1).double().mean(1), torch.cat(losses, 1).mean(1)
+    return torch.cat(correct, 1).double().mean(1), torch.cat(losses, 1).mean(1)
 
 
 def has_diverged(state_dict: Mapping[str, Tensor], metrics: Mapping[str, float]) -> bool:
@@ -56,5 +56,5 @@ def has_diverged(state_dict: Mapping[str, Tensor], metrics: Mapping[str, float])
 
 
 def at_chance(metrics: Mapping[str, float], classes: int) -> dict[str, float]:
-    """What a network is labelled with that has diverged: a guess, with all classes equally likely."""
+    """Return the metrics of uniform guessing, which label networks that diverged."""
     return {name: 1 / classes if name.endswith("accuracy") else math.log(classes) for name in metrics}

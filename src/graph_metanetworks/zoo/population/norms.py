@@ -1,4 +1,4 @@
-"""Norms of a population."""
+"""Normalisation layers of a population."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from graph_metanetworks.zoo.population.stacked import NotStackable, Stacked
 
 
 class BatchNorm(Stacked):
-    alike = ("num_features", "eps", "momentum", "track_running_stats")
+    shared = ("num_features", "eps", "momentum", "track_running_stats")
     eps: float
     momentum: float
     track_running_stats: bool
@@ -42,7 +42,7 @@ class BatchNorm(Stacked):
         y = self._norm(flat.flatten(2)).unflatten(2, flat.shape[2:])
         return y.unflatten(1, (networks, -1)).transpose(0, 1)
 
-    def _norm(self, x: Tensor) -> Tensor:  # [any, G * features, places]
+    def _norm(self, x: Tensor) -> Tensor:  # [any, G * features, positions]
         statistics = (self.running_mean.view(-1), self.running_var.view(-1))
         weight, bias = (None if v is None else v.flatten() for v in (self.weight, self.bias))
         if self.training and x.is_contiguous():
@@ -54,9 +54,9 @@ class BatchNorm(Stacked):
 
 
 class BatchNormalized(torch.autograd.Function):
-    """`functional.batch_norm` in training, for `[any, features, places]`.
+    """`functional.batch_norm` in training mode, for `[any, features, positions]`.
 
-    Its own statistics are taken one number after the other in double precision: most of its time.
+    The original spends most of its time on statistics, which it accumulates one by one in double precision.
     """
 
     @staticmethod
@@ -91,7 +91,7 @@ class BatchNormalized(torch.autograd.Function):
 
 
 class GroupNorm(Stacked):
-    alike = ("num_groups", "num_channels", "eps")
+    shared = ("num_groups", "num_channels", "eps")
     num_groups: int
     eps: float
     weight: Tensor | None  # [G, channels]
@@ -116,7 +116,7 @@ class GroupNorm(Stacked):
 
 
 class LayerNorm(Stacked):
-    alike = ("normalized_shape", "eps")
+    shared = ("normalized_shape", "eps")
     normalized_shape: tuple[int, ...]
     eps: float
     weight: Tensor | None  # [G, *shape]
@@ -133,6 +133,6 @@ class LayerNorm(Stacked):
         return torch.addcmul(self.bias.unflatten(0, (-1, *between)), y, weight)
 
 
-def planar(x: Tensor) -> Tensor:  # [batch, channels, *size] -> [batch, channels, 1, places]
-    """As images, the only ones that torch knows to have their channels last in memory."""
+def planar(x: Tensor) -> Tensor:  # [batch, channels, *size] -> [batch, channels, 1, positions]
+    """View as images, the only layout for which torch recognises channels-last memory."""
     return x.flatten(2).unsqueeze(2)

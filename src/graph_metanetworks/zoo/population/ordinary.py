@@ -1,7 +1,7 @@
-"""One network at a time: an `nn.Module`, `torch.optim` and a loop.
+"""The plain training loop for one network, with `torch.optim`.
 
-What a population must agree with, what benchmarks compare with, and the way that is left for networks which
-can be trained in no other.
+Populations must agree with it, benchmarks compare with it, and networks that cannot be stacked are trained
+by it.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from graph_metanetworks.zoo.population.batches import Batches
-from graph_metanetworks.zoo.population.course import Course, TrainingConfig
-from graph_metanetworks.zoo.population.optimizers import EPSILON, FORGETTING, MOMENTUM, SMOOTHING
+from graph_metanetworks.zoo.population.optimizers import ALPHA, BETAS, EPSILON, MOMENTUM
+from graph_metanetworks.zoo.population.schedule import TrainingConfig, TrainingSchedule
 
 
 def train_one(
@@ -22,20 +22,20 @@ def train_one(
     generator: torch.Generator,
     config: TrainingConfig,
     batches: Batches,
-    course: Course,
-    look: Callable[[int], None],
+    schedule: TrainingSchedule,
+    after_step: Callable[[int], None],
 ) -> None:
-    """Train a network in place. `look` is called with the number of steps taken, after each."""
+    """Train a network in place. Call `after_step` after each step with the number of steps so far."""
     optimizer = make_optimizer(network, config)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, course.rate)
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, schedule.factor)
     with torch.random.fork_rng(devices=[]):
         torch.set_rng_state(generator.get_state())
-        for step in range(course.steps):
+        for step in range(schedule.steps):
             images, labels = batches.training(step)
             train_step(network, optimizer, images, labels, config.label_smoothing)
-            if step + 1 < course.steps:  # beyond the last step the rate is not defined
-                schedule.step()
-            look(step + 1)
+            if step + 1 < schedule.steps:  # the factor is not defined beyond the last step
+                scheduler.step()
+            after_step(step + 1)
 
 
 def make_optimizer(network: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:
@@ -43,8 +43,8 @@ def make_optimizer(network: nn.Module, config: TrainingConfig) -> torch.optim.Op
     if config.optimizer == "sgd":
         return torch.optim.SGD(parameters, rate, momentum=MOMENTUM, weight_decay=decay)
     if config.optimizer == "adam":
-        return torch.optim.Adam(parameters, rate, betas=FORGETTING, eps=EPSILON, weight_decay=decay)
-    return torch.optim.RMSprop(parameters, rate, alpha=SMOOTHING, eps=EPSILON, weight_decay=decay)
+        return torch.optim.Adam(parameters, rate, betas=BETAS, eps=EPSILON, weight_decay=decay)
+    return torch.optim.RMSprop(parameters, rate, alpha=ALPHA, eps=EPSILON, weight_decay=decay)
 
 
 def train_step(

@@ -1,4 +1,4 @@
-"""A population: networks of one architecture that are trained in one go."""
+"""A population: networks of one architecture that are trained together."""
 
 from __future__ import annotations
 
@@ -9,20 +9,22 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from graph_metanetworks.zoo.population.course import TrainingConfig
 from graph_metanetworks.zoo.population.optimizers import ROW_OPTIMIZERS, RowOptimizer
-from graph_metanetworks.zoo.population.ways import Way
+from graph_metanetworks.zoo.population.schedule import TrainingConfig
+from graph_metanetworks.zoo.population.training_mode import TrainingMode
 
 
 class Population:
-    """Stacked weights, and one optimiser step for all networks.
+    """Stacked weights of several networks, with one optimiser step for all.
 
-    Networks do not touch each other: one that diverges leaves the others as they are.
+    Networks do not affect each other, so one that diverges leaves the others unchanged.
     """
 
-    def __init__(self, parameters: dict[str, Tensor], way: Way, configs: Sequence[TrainingConfig]) -> None:
-        """`configs` are in order of optimiser: networks with the same one are neighbours."""
-        self.way = way
+    def __init__(
+        self, parameters: dict[str, Tensor], mode: TrainingMode, configs: Sequence[TrainingConfig]
+    ) -> None:
+        """`configs` are sorted by optimiser, so that networks with the same one are contiguous."""
+        self.mode = mode
         self.weights = torch.cat(
             [value.flatten(1) for value in parameters.values()], dim=1
         )  # [G, parameters]
@@ -31,7 +33,7 @@ class Population:
             name: part.view(value.shape).requires_grad_()
             for (name, value), part in zip(parameters.items(), parts, strict=True)
         }  # by name, [G, ...]: views of the weights
-        way.use(self.parameters)
+        mode.use(self.parameters)
         self.rates = self._column([config.learning_rate for config in configs])
         self.decays = self._column([config.weight_decay for config in configs])
         self.smoothing = self._column([config.label_smoothing for config in configs]).squeeze(1)
@@ -49,8 +51,8 @@ class Population:
         return found
 
     def step(self, images: Tensor, labels: Tensor, factor: float) -> None:
-        """One step of every network's optimiser, at `factor` times its learning rate."""
-        losses = smoothed_cross_entropy(self.way(images), labels, self.smoothing)
+        """Take one optimiser step for every network, at `factor` times its learning rate."""
+        losses = smoothed_cross_entropy(self.mode(images), labels, self.smoothing)
         gradients = torch.autograd.grad(losses.sum(), list(self.parameters.values()))
         with torch.no_grad():
             gradient = torch.cat([each.flatten(1) for each in gradients], dim=1)
@@ -60,16 +62,16 @@ class Population:
 
     @torch.no_grad()
     def logits(self, images: Tensor) -> Tensor:  # [G, batch, classes]
-        return self.way(images)
+        return self.mode(images)
 
     def state_dict(self, network: int) -> dict[str, Tensor]:
-        """A copy of the parameters and buffers of a network."""
-        stacked = self.parameters | self.way.buffers
+        """Return a copy of the parameters and buffers of a network."""
+        stacked = self.parameters | self.mode.buffers
         return {name: value[network].detach().clone() for name, value in stacked.items()}
 
 
 def smoothed_cross_entropy(logits: Tensor, labels: Tensor, smoothing: Tensor) -> Tensor:
-    """The mean loss of each network: `[G, batch, classes]`, `[batch]`, `[G]` -> `[G]`."""
-    logs = functional.log_softmax(logits, -1)
-    right = logs.gather(-1, labels.expand(len(logs), -1).unsqueeze(-1)).squeeze(-1)
-    return -((1 - smoothing) * right.mean(1) + smoothing * logs.mean((1, 2)))
+    """Return the mean loss of each network: `[G, batch, classes]`, `[batch]`, `[G]` -> `[G]`."""
+    log_probs = functional.log_softmax(logits, -1)
+    correct = log_probs.gather(-1, labels.expand(len(log_probs), -1).unsqueeze(-1)).squeeze(-1)
+    return -((1 - smoothing) * correct.mean(1) + smoothing * log_probs.mean((1, 2)))

@@ -1,7 +1,7 @@
-"""Networks of one architecture as one module: the same `forward`, over stacked layers.
+"""Stack networks of one architecture into one module, with the same `forward` over stacked layers.
 
-This works because the `forward` of such a network counts axes from the end, so that one more axis in front
-does not matter to it. Its class says so by `stackable = True`.
+This works if `forward` counts axes from the end, so that one more leading axis makes no difference. A class
+declares this with `stackable = True`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 
 
 def stack(networks: Sequence[nn.Module]) -> nn.Module:
-    """One module for all networks: takes `[1, batch, ...]`, returns `[G, batch, ...]`.
+    """Return one module for all networks, from `[1, batch, ...]` to `[G, batch, ...]`.
 
     >>> networks = [nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)) for _ in range(5)]
     >>> stack(networks)(torch.randn(1, 7, 3)).shape
@@ -28,12 +28,12 @@ def stack(networks: Sequence[nn.Module]) -> nn.Module:
     first = networks[0]
     if type(first) in STACKED:
         return STACKED[type(first)](networks)
-    check_alike(networks)
+    check_same_attributes(networks)
     if isinstance(first, POINTWISE):
         return first
     if not getattr(type(first), "stackable", False) and type(first) not in CONTAINERS:
-        raise NotStackable(f"{type(first).__name__} does not say that it is stackable")
-    _check_own(networks)
+        raise NotStackable(f"{type(first).__name__} is not declared stackable")
+    _check_tensors(networks)
     stacked = copy.copy(first)
     stacked._modules = {
         name: stack([network.get_submodule(name) for network in networks])
@@ -42,18 +42,18 @@ def stack(networks: Sequence[nn.Module]) -> nn.Module:
     return stacked
 
 
-def _check_own(networks: Sequence[nn.Module]) -> None:
-    """A module that is not a layer may hold constants, no parameters."""
+def _check_tensors(networks: Sequence[nn.Module]) -> None:
+    """Allow constant buffers in modules that are not layers of torch, but no parameters."""
     first = networks[0]
     if any(True for _ in first.parameters(recurse=False)):
-        raise NotStackable(f"{type(first).__name__} has parameters of its own, outside the layers of torch")
+        raise NotStackable(f"{type(first).__name__} has parameters outside the layers of torch")
     for name, constant in first.named_buffers(recurse=False):
         if not all(torch.equal(constant, network.get_buffer(name)) for network in networks):
             raise NotStackable(f"{type(first).__name__}.{name} differs between networks")
 
 
-def check_alike(networks: Sequence[nn.Module]) -> None:
-    """Attributes that are not weights are equal, for the code of one network runs for all."""
+def check_same_attributes(networks: Sequence[nn.Module]) -> None:
+    """Require equal attributes apart from weights, because the code of one network runs for all."""
     first = _plain_attributes(networks[0])
     for network in networks[1:]:
         if _plain_attributes(network) != first:
@@ -65,7 +65,7 @@ def _plain_attributes(module: nn.Module) -> dict[str, object]:
 
 
 def set_generators(population: nn.Module, generators: Sequence[torch.Generator]) -> None:
-    """Where dropout masks come from, one generator for each network."""
+    """Set the generators of dropout masks, one per network."""
     for module in population.modules():
         if isinstance(module, Dropout):
             module.generators = generators

@@ -1,4 +1,4 @@
-"""What layers of a population have in common: parameters and buffers stacked over networks."""
+"""The base class of population layers: parameters and buffers stacked over networks."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from torch import nn
 
 
 class NotStackable(TypeError):
-    """These modules have no form for populations; the message says why."""
+    """These modules cannot be stacked into a population. The message says why."""
 
 
 class Stacked(nn.Module):
-    """A layer of a population, made of the layers of its networks."""
+    """A layer of a population, stacked from the layers of its networks."""
 
-    alike: ClassVar[tuple[str, ...]] = ()  # attributes in which the networks must agree
+    shared: ClassVar[tuple[str, ...]] = ()  # attributes that must be equal in all networks
 
     def __init__(self, layers: Sequence[Any]) -> None:
         super().__init__()
-        for name in self.alike:
+        for name in self.shared:
             values = [getattr(layer, name) for layer in layers]
             if any(value != values[0] for value in values):
                 raise NotStackable(f"{type(layers[0]).__name__} layers differ in {name}")

@@ -1,4 +1,4 @@
-"""Train networks of one architecture: together where possible, else one by one, with the same result."""
+"""Train networks of one architecture, together if possible and otherwise one by one, with equal results."""
 
 from __future__ import annotations
 
@@ -11,12 +11,16 @@ from torch import Tensor, nn
 
 from graph_metanetworks.allocator import keep_freed_memory
 from graph_metanetworks.zoo.population.batches import Batches
-from graph_metanetworks.zoo.population.course import Course, TrainingConfig, start
 from graph_metanetworks.zoo.population.memory import networks_at_once
 from graph_metanetworks.zoo.population.metrics import at_chance, has_diverged, measure
 from graph_metanetworks.zoo.population.ordinary import train_one
 from graph_metanetworks.zoo.population.population import Population
-from graph_metanetworks.zoo.population.ways import Way, find_way, stacked_parameters
+from graph_metanetworks.zoo.population.schedule import TrainingConfig, TrainingSchedule, start
+from graph_metanetworks.zoo.population.training_mode import (
+    TrainingMode,
+    find_training_mode,
+    stacked_parameters,
+)
 from graph_metanetworks.zoo.recipe import Trained, metrics_at
 
 Progress = Callable[[float], None]
@@ -29,32 +33,32 @@ class Learner:
     """A network about to be trained."""
 
     network: nn.Module
-    generator: torch.Generator  # of its dropout
+    generator: torch.Generator  # for dropout
     config: TrainingConfig
 
 
 @dataclass(eq=False)
-class Record:
-    """What is seen of a network while it trains."""
+class History:
+    """The metrics and checkpoints of a network during training."""
 
     classes: int
     metrics: dict[str, float | int | bool | str] = field(default_factory=dict)
     states: dict[int, State] = field(default_factory=dict)
 
-    def note(self, step: int, course: Course, state: State, found: dict[str, float]) -> None:
+    def add(self, step: int, schedule: TrainingSchedule, state: State, found: dict[str, float]) -> None:
         diverged = has_diverged(state, found)
         if diverged:
             found = at_chance(found, self.classes)
         self.states[step] = state
-        for number, checkpoint in enumerate(course.checkpoints, start=1):
+        for number, checkpoint in enumerate(schedule.checkpoints, start=1):
             if step == checkpoint:
-                self.metrics |= metrics_at(number, len(course.checkpoints) + 1, step, found)
-        if step == course.steps:
+                self.metrics |= metrics_at(number, len(schedule.checkpoints) + 1, step, found)
+        if step == schedule.steps:
             self.metrics |= found | {"diverged": diverged}
 
-    def trained(self, course: Course) -> Trained:
-        checkpoints = {step: self.states[step] for step in course.checkpoints}
-        return Trained(self.states[course.steps], self.metrics, checkpoints)
+    def trained(self, schedule: TrainingSchedule) -> Trained:
+        checkpoints = {step: self.states[step] for step in schedule.checkpoints}
+        return Trained(self.states[schedule.steps], self.metrics, checkpoints)
 
 
 def train(
@@ -62,16 +66,16 @@ def train(
     configs: Sequence[Config],
     seeds: Sequence[int],
     batches: Batches,
-    course: Course,
+    schedule: TrainingSchedule,
     progress: Progress,
 ) -> list[Trained]:
-    """Train networks of one architecture. Each comes out as `ordinary.train_one` would leave it."""
+    """Train networks of one architecture, each with the same result as `ordinary.train_one`."""
     learners = [
         _learner(build, config, seed, batches.dtype) for config, seed in zip(configs, seeds, strict=True)
     ]
     images, _ = batches.training(0)
     parts = -(-len(learners) // networks_at_once(learners[0].network, images))
-    size = -(-len(learners) // parts)  # about equal, so that no small rest is left
+    size = -(-len(learners) // parts)  # about equal parts, without a small remainder
     order = sorted(range(len(learners)), key=lambda k: learners[k].config.optimizer)
     results: dict[int, Trained] = {}
     for first in range(0, len(order), size):
@@ -79,7 +83,7 @@ def train(
         part = _train(
             [learners[k] for k in some],
             batches,
-            course,
+            schedule,
             _part_of(progress, len(results), len(some), len(order)),
         )
         results |= zip(some, part, strict=True)
@@ -87,20 +91,22 @@ def train(
 
 
 def _part_of(progress: Progress, before: int, now: int, total: int) -> Progress:
-    return lambda share: progress((before + share * now) / total)
+    return lambda fraction: progress((before + fraction * now) / total)
 
 
 def _train(
-    learners: Sequence[Learner], batches: Batches, course: Course, progress: Progress
+    learners: Sequence[Learner], batches: Batches, schedule: TrainingSchedule, progress: Progress
 ) -> list[Trained]:
     images, _ = batches.training(0)
     networks = [learner.network for learner in learners]
-    way = (
-        find_way(networks, [learner.generator for learner in learners], images) if len(learners) > 1 else None
+    mode = (
+        find_training_mode(networks, [learner.generator for learner in learners], images)
+        if len(learners) > 1
+        else None
     )
-    if way is None:
-        return _one_by_one(learners, batches, course, progress)
-    return _together(way, learners, batches, course, progress)
+    if mode is None:
+        return _one_by_one(learners, batches, schedule, progress)
+    return _together(mode, learners, batches, schedule, progress)
 
 
 def _learner(build: Callable[[Config], nn.Module], config: Config, seed: int, dtype: torch.dtype) -> Learner:
@@ -109,40 +115,44 @@ def _learner(build: Callable[[Config], nn.Module], config: Config, seed: int, dt
 
 
 def _together(
-    way: Way, learners: Sequence[Learner], batches: Batches, course: Course, progress: Progress
+    mode: TrainingMode,
+    learners: Sequence[Learner],
+    batches: Batches,
+    schedule: TrainingSchedule,
+    progress: Progress,
 ) -> list[Trained]:
     keep_freed_memory()
     networks = [learner.network for learner in learners]
-    population = Population(stacked_parameters(networks), way, [learner.config for learner in learners])
-    records = [Record(batches.data.num_classes) for _ in learners]
+    population = Population(stacked_parameters(networks), mode, [learner.config for learner in learners])
+    histories = [History(batches.data.num_classes) for _ in learners]
     constants = [network.state_dict() for network in networks]
-    way.train(True)
-    for step in range(course.steps):
-        population.step(*batches.training(step), course.rate(step))
-        if course.looks_at(step + 1):
-            way.train(False)
+    mode.train(True)
+    for step in range(schedule.steps):
+        population.step(*batches.training(step), schedule.factor(step))
+        if schedule.measures_after(step + 1):
+            mode.train(False)
             for k, found in enumerate(measure(population.logits, batches)):
                 state = {**constants[k], **population.state_dict(k)}
-                records[k].note(step + 1, course, {name: state[name] for name in constants[k]}, found)
-            way.train(True)
-        progress((step + 1) / course.steps)
-    return [record.trained(course) for record in records]
+                histories[k].add(step + 1, schedule, {name: state[name] for name in constants[k]}, found)
+            mode.train(True)
+        progress((step + 1) / schedule.steps)
+    return [history.trained(schedule) for history in histories]
 
 
 def _one_by_one(
-    learners: Sequence[Learner], batches: Batches, course: Course, progress: Progress
+    learners: Sequence[Learner], batches: Batches, schedule: TrainingSchedule, progress: Progress
 ) -> list[Trained]:
     results = []
     for k, learner in enumerate(learners):
-        record = Record(batches.data.num_classes)
+        history = History(batches.data.num_classes)
 
-        def look(step: int, learner: Learner = learner, record: Record = record, k: int = k) -> None:
-            if course.looks_at(step):
-                record.note(step, course, _state(learner.network), _measure_one(learner.network, batches))
-            progress((k + step / course.steps) / len(learners))
+        def after_step(step: int, learner: Learner = learner, history: History = history, k: int = k) -> None:
+            if schedule.measures_after(step):
+                history.add(step, schedule, _state(learner.network), _measure_one(learner.network, batches))
+            progress((k + step / schedule.steps) / len(learners))
 
-        train_one(learner.network, learner.generator, learner.config, batches, course, look)
-        results.append(record.trained(course))
+        train_one(learner.network, learner.generator, learner.config, batches, schedule, after_step)
+        results.append(history.trained(schedule))
     return results
 
 

@@ -1,7 +1,8 @@
-"""Recipes for classifiers of images: a subclass says what is drawn and built, training is done here."""
+"""The base class of recipes for image classifiers, which trains what subclasses draw and build."""
 
 from __future__ import annotations
 
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 
 from graph_metanetworks.zoo import draws
 from graph_metanetworks.zoo.data import ImageData, load
-from graph_metanetworks.zoo.families import Task
+from graph_metanetworks.zoo.families import ImageSpec
 from graph_metanetworks.zoo.population.batches import (
     Augmentation,
     Batches,
@@ -21,18 +22,18 @@ from graph_metanetworks.zoo.population.batches import (
     channel_statistics,
     usual_augmentation,
 )
-from graph_metanetworks.zoo.population.course import Course, TrainingConfig
+from graph_metanetworks.zoo.population.schedule import TrainingConfig, TrainingSchedule
 from graph_metanetworks.zoo.population.train import train
 from graph_metanetworks.zoo.recipe import Recipe, Trained
 
 Config = TypeVar("Config", bound=TrainingConfig)
-WARMUP = 0.1  # share of the steps
+WARMUP = 0.1  # fraction of the steps
 TRAINING_FIELDS = {entry.name for entry in fields(TrainingConfig)}
 
 
 @dataclass(frozen=True)
-class Images:
-    """What is known of the data of a recipe when the images themselves are not there."""
+class DataSummary:
+    """A description of the data of a recipe, which zoo.json stores instead of the images."""
 
     name: str
     checksum: str
@@ -40,11 +41,11 @@ class Images:
     height: int
     width: int
     classes: tuple[str, ...]
-    mean: tuple[float, ...]  # of each channel, by which images are normalised
+    mean: tuple[float, ...]  # per channel, to normalise images
     deviation: tuple[float, ...]
 
     @classmethod
-    def of(cls, data: ImageData) -> Images:
+    def of(cls, data: ImageData) -> DataSummary:
         channels, height, width = data.image_shape
         found = channel_statistics(data.train_images)
         return cls(
@@ -53,10 +54,10 @@ class Images:
 
 
 class ClassifierRecipe(Recipe[Config]):
-    """A zoo of classifiers. A subclass names its hyper-parameters (`hyperparameters`) and builds networks.
+    """A recipe for image classifiers. A subclass declares its `hyperparameters` and builds networks.
 
-    All networks of a zoo see the same batches in the same order, with the same augmentation: that is decided
-    by `batch_seed`. Initial weights and dropout are each network's own.
+    All networks of a zoo see the same batches in the same order, with the same augmentation, as decided by
+    `batch_seed`. Initial weights and dropout differ between networks.
     """
 
     hyperparameters: ClassVar[type[TrainingConfig]]
@@ -74,12 +75,12 @@ class ClassifierRecipe(Recipe[Config]):
         flips: bool | None = None,
         batch_seed: int = 0,
     ) -> None:
-        """A recipe with its data.
+        """Load the data of the recipe.
 
         Args:
-            checkpoints: at so many moments along training, weights and metrics are kept too.
-            augment: shift images, cover parts of them, and flip them where that suits the data.
-            flips: whether to flip them, whatever the data and `augment` say.
+            checkpoints: number of intermediate steps at which weights and metrics are saved.
+            augment: shift images, mask parts of them, and flip them if the data set allows it.
+            flips: whether to flip images, which overrides the data set and `augment`.
         """
         images = self.prepare(load(data, data_dir) if isinstance(data, str) else data)
         options = {
@@ -87,30 +88,30 @@ class ClassifierRecipe(Recipe[Config]):
             "batch_size": batch_size,
             "checkpoints": checkpoints,
             "augment": augment,
-            "flips": flips,  # zoos made before there was this option have none, which is equal to None
+            "flips": flips,  # missing in zoos from before this option existed, which is equivalent to None
             "batch_seed": batch_seed,
         }
-        self._set(Images.of(images), images, options)
+        self._set(DataSummary.of(images), images, options)
 
-    def _set(self, known: Images, images: ImageData | None, options: dict[str, Any]) -> None:
+    def _set(self, summary: DataSummary, images: ImageData | None, options: dict[str, Any]) -> None:
         for name, lowest in (("epochs", 1), ("batch_size", 1), ("checkpoints", 0)):
             if options[name] < lowest:
                 raise ValueError(f"{name} must be at least {lowest}, not {options[name]}")
-        self.images, self._data, self.options = known, images, options
+        self.images, self._data, self._training = summary, images, options
 
-    def settings(self) -> dict[str, Any]:
-        return {"data": _as_json(asdict(self.images)), **self.options}
+    def options(self) -> dict[str, Any]:
+        return {"data": _as_json(asdict(self.images)), **self._training}
 
     @classmethod
-    def from_settings(cls, settings: dict[str, Any]) -> ClassifierRecipe[Config]:
-        options = dict(settings)
-        data = options.pop("data")
+    def from_options(cls, options: dict[str, Any]) -> ClassifierRecipe[Config]:
+        training = dict(options)
+        data = training.pop("data")
         recipe = cls.__new__(cls)
-        recipe._set(Images(**_from_json(data)), None, options)
+        recipe._set(DataSummary(**_from_json(data)), None, training)
         return recipe
 
     def config(self, values: dict[str, Any]) -> Config:
-        """Hyper-parameters again, from their names and values."""
+        """Rebuild the hyper-parameters from their names and values."""
         return self.hyperparameters(**values)  # pyright: ignore[reportReturnType]
 
     def draw(self, generator: torch.Generator) -> Config:
@@ -123,7 +124,7 @@ class ClassifierRecipe(Recipe[Config]):
         return (torch.zeros(1, self.images.channels, self.images.height, self.images.width),)
 
     def shape(self, config: Config) -> Hashable:
-        """All hyper-parameters of networks that are not numbers on a scale."""
+        """Return all hyper-parameters of the architecture that are not real numbers."""
         values = asdict(config)
         return tuple(
             values[name]
@@ -135,48 +136,58 @@ class ClassifierRecipe(Recipe[Config]):
         self, configs: Sequence[Config], seeds: Sequence[int], progress: Callable[[float], None]
     ) -> list[Trained]:
         batches = self.batches(configs[0])
-        return train(self.build, configs, seeds, batches, self.course(batches), progress)
+        return train(self.build, configs, seeds, batches, self.schedule(batches), progress)
 
     @property
-    def task(self) -> Task:
-        """What networks are built for."""
-        return Task(self.images.channels, self.images.height, self.images.width, len(self.images.classes))
+    def spec(self) -> ImageSpec:
+        """The shape of the images and the number of classes, to build networks for."""
+        return ImageSpec(
+            self.images.channels, self.images.height, self.images.width, len(self.images.classes)
+        )
+
+    @property
+    def task(self) -> ImageSpec:
+        """The former name of `spec`."""
+        warnings.warn(f"{type(self).__name__}.task is now called spec.", DeprecationWarning, stacklevel=2)
+        return self.spec
 
     @property
     def data(self) -> ImageData:
+        """The images to train on."""
         if self._data is None:
             raise ValueError(
-                f"the recipe {self.name} was read from settings, without its images; to train, make it with "
-                f"its data: {type(self).__name__}({self.images.name!r})"
+                f"this recipe {self.name} was loaded without its images. To train, create it with its data: "
+                f"{type(self).__name__}({self.images.name!r})"
             )
         return self._data
 
     def prepare(self, data: ImageData) -> ImageData:
-        """The images that networks see, before augmentation."""
+        """Return the images that networks see, before augmentation."""
         return data
 
     def batches(self, config: Config) -> Batches:
-        """The batches of all networks that have the shape of `config`."""
+        """Return the batches of all networks with the shape of `config`."""
         return self._batches(self.data)
 
     def _batches(self, data: ImageData) -> Batches:
-        augmentation = usual_augmentation(data) if self.options["augment"] else Augmentation(False, 0, 0)
-        flips = self.options["flips"]
+        augmentation = usual_augmentation(data) if self._training["augment"] else Augmentation(False, 0, 0)
+        flips = self._training["flips"]
         return Batches(
             data,
-            min(self.options["batch_size"], len(data.train_images)),
+            min(self._training["batch_size"], len(data.train_images)),
             augmentation if flips is None else replace(augmentation, flips=flips),
             Statistics(self.images.mean, self.images.deviation),
-            self.options["batch_seed"],
+            self._training["batch_seed"],
         )
 
-    def course(self, batches: Batches) -> Course:
-        steps = self.options["epochs"] * batches.per_epoch
-        moments = self.options["checkpoints"]
-        return Course(
+    def schedule(self, batches: Batches) -> TrainingSchedule:
+        """Return the training schedule, which all networks share."""
+        steps = self._training["epochs"] * batches.per_epoch
+        count = self._training["checkpoints"]
+        return TrainingSchedule(
             steps=steps,
             warmup=min(max(1, round(WARMUP * steps)), steps - 1),
-            checkpoints=tuple(max(1, steps * (k + 1) // (moments + 1)) for k in range(moments)),
+            checkpoints=tuple(max(1, steps * (k + 1) // (count + 1)) for k in range(count)),
         )
 
 

@@ -1,4 +1,4 @@
-"""The paper's zoos of classifiers (appendix D.1), and small CNNs."""
+"""The recipes of the paper's zoos of classifiers (appendix D.1), and of small CNNs."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from graph_metanetworks.zoo import draws
 from graph_metanetworks.zoo.data import ImageData
 from graph_metanetworks.zoo.data.images import shuffled
 from graph_metanetworks.zoo.draws import Choice
-from graph_metanetworks.zoo.families import FAMILIES, Architecture
+from graph_metanetworks.zoo.families import FAMILIES, ClassifierArchitecture
 from graph_metanetworks.zoo.families.small_cnn import SmallCnnConfig, initialized_small_cnn
 from graph_metanetworks.zoo.population.batches import Batches
-from graph_metanetworks.zoo.population.course import TrainingConfig
+from graph_metanetworks.zoo.population.schedule import TrainingConfig
 from graph_metanetworks.zoo.recipes.classifier_recipe import ClassifierRecipe
 
 
 @dataclass(frozen=True)
-class ClassifierConfig(Architecture, TrainingConfig):
+class ClassifierConfig(ClassifierArchitecture, TrainingConfig):
     """The hyper-parameters of the paper's classifiers."""
 
 
 class Diverse(ClassifierRecipe[ClassifierConfig]):
-    """Five families, all equally likely: CNNs in two and one dimensions, DeepSets, ResNets, transformers."""
+    """Five equally likely families: 2-D and 1-D CNNs, DeepSets, ResNets and vision transformers."""
 
     name = "diverse"
     hyperparameters = ClassifierConfig
@@ -46,7 +46,7 @@ class Diverse(ClassifierRecipe[ClassifierConfig]):
         )
 
     def build(self, config: ClassifierConfig) -> nn.Module:
-        return FAMILIES[config.family].build(config, self.task)
+        return FAMILIES[config.family].build(config, self.spec)
 
 
 class VaryingCnns(Diverse):
@@ -57,13 +57,13 @@ class VaryingCnns(Diverse):
 
 
 class SmallCnns(ClassifierRecipe[SmallCnnConfig]):
-    """The architecture of Unterthiner et al.; hyper-parameters vary as in their zoo, in ranges of our own."""
+    """The small CNNs of Unterthiner et al. Hyper-parameters vary as in their zoo, in our own ranges."""
 
     name = "small-cnns"
     hyperparameters = SmallCnnConfig
 
     def build(self, config: SmallCnnConfig) -> nn.Module:
-        return initialized_small_cnn(config, self.task)
+        return initialized_small_cnn(config, self.spec)
 
     def shape(self, config: SmallCnnConfig) -> Hashable:
         return config.activation, config.train_fraction
@@ -81,7 +81,7 @@ class SmallCnns(ClassifierRecipe[SmallCnnConfig]):
 
 
 def grey(data: ImageData) -> ImageData:
-    """The brightness of coloured images."""
+    """Convert colour images to grey."""
     if data.image_shape[0] == 1:
         return data
     weights = torch.tensor([0.299, 0.587, 0.114])

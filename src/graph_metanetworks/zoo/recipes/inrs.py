@@ -15,35 +15,35 @@ from torch import Tensor
 
 from graph_metanetworks.zoo.data import ImageData, load
 from graph_metanetworks.zoo.inr.conventions import IMAGE_PROTOCOLS, SINES, Conventions
-from graph_metanetworks.zoo.inr.fitting import Fit, FitOptions, Schedule
+from graph_metanetworks.zoo.inr.fitting import Fit, FitOptions, LearningRateSchedule
 from graph_metanetworks.zoo.inr.grid import Grid, make_grid
 from graph_metanetworks.zoo.inr.population import fit_population
 from graph_metanetworks.zoo.inr.render import render
-from graph_metanetworks.zoo.inr.siren import Architecture, Siren, initial_weights
+from graph_metanetworks.zoo.inr.siren import Siren, SirenArchitecture, initial_weights
 from graph_metanetworks.zoo.recipe import Config, Recipe, Trained
 
 Metrics = dict[str, float | int | bool | str]
 
 
 class InrRecipe(Recipe[Config]):
-    """What both recipes share: all networks are SIRENs of one size, fitted with the same options."""
+    """The base class of both recipes. All networks are SIRENs of one size, fitted with the same options."""
 
-    architecture: Architecture
+    architecture: SirenArchitecture
     conventions: Conventions
-    options: FitOptions
+    fit_options: FitOptions
 
     @property
     def grid(self) -> Grid:
-        """The points at which networks are fitted."""
+        """The points that networks are fitted at."""
         return make_grid(self.conventions)
 
     @abstractmethod
     def targets(self, configs: Sequence[Config]) -> Tensor:  # [networks, outputs, points]
-        """The values to which networks are fitted."""
+        """Return the values that networks are fitted to."""
 
     @abstractmethod
     def converged(self, fit: Fit) -> bool:
-        """Whether a fit is as good as it should be."""
+        """Return whether a fit is good enough."""
 
     def build(self, config: Config) -> Siren:
         return Siren(self.architecture, self.conventions)
@@ -61,7 +61,7 @@ class InrRecipe(Recipe[Config]):
         initial = [initial_weights(self.architecture, self.conventions, g) for g in generators]
         fits = fit_population(
             *(self.architecture, self.conventions, self.grid),
-            *(initial, self.targets(configs), self.options),
+            *(initial, self.targets(configs), self.fit_options),
             progress=progress,
         )
         return [Trained(fit.state_dict, self.metrics(fit)) for fit in fits]
@@ -78,20 +78,20 @@ class InrRecipe(Recipe[Config]):
     def render(
         self, state_dict: dict[str, Tensor], config: Config, size: int | Sequence[int] | None = None
     ) -> Tensor:
-        """The signal [points] or image [channels, height, width] that a network shows."""
+        """Render a network as a signal [points] or an image [channels, height, width]."""
         return render(state_dict, self.conventions, size)
 
-    def settings(self) -> dict[str, Any]:
+    def options(self) -> dict[str, Any]:
         return {
             "architecture": asdict(self.architecture),
-            "conventions": self.conventions.settings(),
-            "options": asdict(self.options),
+            "conventions": self.conventions.as_json(),
+            "options": asdict(self.fit_options),
         }
 
-    def _take(self, settings: dict[str, Any]) -> None:
-        self.architecture = Architecture(**settings["architecture"])
-        self.conventions = Conventions.from_settings(settings["conventions"])
-        self.options = FitOptions(**settings["options"])
+    def _restore(self, options: dict[str, Any]) -> None:
+        self.architecture = SirenArchitecture(**options["architecture"])
+        self.conventions = Conventions.from_json(options["conventions"])
+        self.fit_options = FitOptions(**options["options"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,25 +121,25 @@ class SineInrs(InrRecipe[SineWave]):
         points: int = 2000,
         steps: int = 1500,
         learning_rate: float = 1e-3,
-        schedule: Schedule = "constant",
+        schedule: LearningRateSchedule = "constant",
         weight_decay: float = 1e-4,
         stop_loss: float = 1e-4,
         largest: float = 10.0,
     ):
         if points < 1 or not largest > 0:
             raise ValueError(f"points and largest must be positive, not {points} and {largest}")
-        self.architecture = Architecture(inputs=1, outputs=1, hidden=hidden, layers=layers)
+        self.architecture = SirenArchitecture(inputs=1, outputs=1, hidden=hidden, layers=layers)
         self.conventions = replace(SINES, size=(points,))
-        self.options = FitOptions(steps, learning_rate, schedule, weight_decay, stop_loss)
-        self.largest = largest  # amplitude and frequency
+        self.fit_options = FitOptions(steps, learning_rate, schedule, weight_decay, stop_loss)
+        self.largest = largest  # of amplitude and frequency
 
-    def settings(self) -> dict[str, Any]:
-        return super().settings() | {"largest": self.largest}
+    def options(self) -> dict[str, Any]:
+        return super().options() | {"largest": self.largest}
 
     @classmethod
-    def from_settings(cls, settings: dict[str, Any]) -> SineInrs:
-        recipe = cls(largest=settings["largest"])
-        recipe._take(settings)
+    def from_options(cls, options: dict[str, Any]) -> SineInrs:
+        recipe = cls(largest=options["largest"])
+        recipe._restore(options)
         return recipe
 
     def draw(self, generator: torch.Generator) -> SineWave:
@@ -152,26 +152,26 @@ class SineInrs(InrRecipe[SineWave]):
         return torch.stack([wave.amplitude * torch.sin(wave.frequency * x) for wave in configs])[:, None]
 
     def converged(self, fit: Fit) -> bool:
-        return self.options.stop_loss is not None and fit.loss <= self.options.stop_loss
+        return self.fit_options.stop_loss is not None and fit.loss <= self.fit_options.stop_loss
 
 
 @dataclass(frozen=True, slots=True)
 class ImageChoice:
-    """Which image of a data set: its number, counted through training and then test images."""
+    """An image of a data set, by its number among the training images followed by the test images."""
 
     image: int
     label: int
     split: Literal["train", "test"]
-    copy: int = 0  # how many networks were fitted to this image before
+    copy: int = 0  # number of earlier networks fitted to this image
 
 
 class ImageInrs(InrRecipe[ImageChoice]):
-    """SIRENs fitted to images: network k to image k, training images first, then those for tests.
+    """SIRENs fitted to images: network k to image k, with training images first and then test images.
 
     Args:
-        data: a data set by name, see `graph_metanetworks.zoo.data.load`.
-        protocol: "editing" (images in [-1, 1]) or "classifying" (in [0, 1], the output plus 0.5).
-        min_psnr: fits that are worse are marked as not converged.
+        data: the name of a data set, see `graph_metanetworks.zoo.data.load`.
+        protocol: "editing" (images in [-1, 1]) or "classifying" (images in [0, 1], output plus 0.5).
+        min_psnr: fits below this PSNR are marked as not converged.
 
     >>> recipe = ImageInrs(data="digits")
     >>> recipe.draw_at(1300, torch.Generator()).split
@@ -190,30 +190,30 @@ class ImageInrs(InrRecipe[ImageChoice]):
         layers: int = 2,
         steps: int = 200,
         learning_rate: float = 4e-3,
-        schedule: Schedule = "cosine",
+        schedule: LearningRateSchedule = "cosine",
         min_psnr: float = 30.0,
     ):
         if protocol not in IMAGE_PROTOCOLS:
-            raise ValueError(f"there is no protocol {protocol!r}; there are {', '.join(IMAGE_PROTOCOLS)}")
+            raise ValueError(f"there is no protocol {protocol!r}; choose one of {', '.join(IMAGE_PROTOCOLS)}")
         loaded = load(data, data_dir) if isinstance(data, str) else data
         channels, height, width = loaded.image_shape
         self.data: ImageData | None = loaded
         self.provenance = {"data": loaded.name, "checksum": loaded.checksum}
-        self.architecture = Architecture(inputs=2, outputs=channels, hidden=hidden, layers=layers)
+        self.architecture = SirenArchitecture(inputs=2, outputs=channels, hidden=hidden, layers=layers)
         self.conventions = replace(IMAGE_PROTOCOLS[protocol], size=(height, width))
-        self.options = FitOptions(steps, learning_rate, schedule)
+        self.fit_options = FitOptions(steps, learning_rate, schedule)
         self.min_psnr = min_psnr
 
-    def settings(self) -> dict[str, Any]:
-        return super().settings() | self.provenance | {"min_psnr": self.min_psnr}
+    def options(self) -> dict[str, Any]:
+        return super().options() | self.provenance | {"min_psnr": self.min_psnr}
 
     @classmethod
-    def from_settings(cls, settings: dict[str, Any]) -> ImageInrs:
-        recipe = cls.__new__(cls)  # without data there is nothing to load
+    def from_options(cls, options: dict[str, Any]) -> ImageInrs:
+        recipe = cls.__new__(cls)  # bypasses __init__, which would load the data
         recipe.data = None
-        recipe.provenance = {key: settings[key] for key in ("data", "checksum")}
-        recipe.min_psnr = settings["min_psnr"]
-        recipe._take(settings)
+        recipe.provenance = {key: options[key] for key in ("data", "checksum")}
+        recipe.min_psnr = options["min_psnr"]
+        recipe._restore(options)
         return recipe
 
     def draw(self, generator: torch.Generator) -> ImageChoice:
@@ -251,5 +251,7 @@ class ImageInrs(InrRecipe[ImageChoice]):
     @property
     def _loaded(self) -> ImageData:
         if self.data is None:
-            raise ValueError("a recipe that comes from a zoo has no images; make one: ImageInrs(data=...)")
+            raise ValueError(
+                "this recipe was loaded without its images. Create it with its data: ImageInrs(data=...)"
+            )
         return self.data

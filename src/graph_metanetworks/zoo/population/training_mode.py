@@ -1,4 +1,4 @@
-"""Two ways to run all networks of a population at once: stacked layers, or `torch.func.vmap`."""
+"""Two modes of running all networks of a population at once: stacked layers, or `torch.func.vmap`."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-from graph_metanetworks.zoo.population.stack import check_alike, set_generators, stack
+from graph_metanetworks.zoo.population.stack import check_same_attributes, set_generators, stack
 from graph_metanetworks.zoo.population.stacked import NotStackable, Stacked
 
 
-class Way(ABC):
-    """Images to the outputs of all networks; buffers are its own."""
+class TrainingMode(ABC):
+    """Maps images to the outputs of all networks. It owns their buffers."""
 
     buffers: dict[str, Tensor]  # [G, ...] each
 
     @abstractmethod
     def use(self, parameters: dict[str, Tensor]) -> None:
-        """Compute with these stacked parameters from now on."""
+        """Use these stacked parameters from now on."""
 
     @abstractmethod
     def __call__(self, images: Tensor) -> Tensor:
-        """Outputs `[G, batch, ...]`."""
+        """Return the outputs `[G, batch, ...]`."""
 
     @abstractmethod
     def train(self, mode: bool) -> None: ...
 
 
-class StackedLayers(Way):
+class StackedLayers(TrainingMode):
     def __init__(self, networks: Sequence[nn.Module], generators: Sequence[torch.Generator]) -> None:
         self.module = stack(networks)
         set_generators(self.module, generators)
@@ -54,12 +54,15 @@ class StackedLayers(Way):
         self.module.train(mode)
 
 
-class Vmapped(Way):
-    """For networks without random operations: their draws could not be those of each network alone."""
+class Vmapped(TrainingMode):
+    """`torch.func.vmap`, for networks without random operations.
+
+    Random operations would not draw what each network would draw alone.
+    """
 
     def __init__(self, networks: Sequence[nn.Module]) -> None:
         for modules in zip(*(network.modules() for network in networks), strict=True):
-            check_alike(modules)
+            check_same_attributes(modules)
         self.module = networks[0]
         self.parameters = stacked_parameters(networks)
         buffers = [dict(network.named_buffers()) for network in networks]
@@ -78,29 +81,29 @@ class Vmapped(Way):
         self.module.train(mode)
 
     def works(self, images: Tensor) -> bool:
-        """Whether `vmap` can run these networks in training."""
+        """Return whether `vmap` can run these networks in training mode."""
         kept, self.buffers = self.buffers, {name: value.clone() for name, value in self.buffers.items()}
         try:
             self.train(True)
             self(images)
-        except Exception:  # an error of the network itself comes up again when it runs alone
+        except Exception:  # an error of the network itself is raised again when it is trained alone
             return False
         finally:
             self.buffers = kept
         return True
 
 
-def find_way(
+def find_training_mode(
     networks: Sequence[nn.Module], generators: Sequence[torch.Generator], images: Tensor
-) -> Way | None:
-    """The fastest way that gives each network what it would get alone, if there is one."""
+) -> TrainingMode | None:
+    """Return the fastest mode that trains each network as if it were alone, if there is one."""
     if has_shared_parameters(networks[0]):
-        return None  # parameters that are used twice would come apart
+        return None  # stacking would untie shared parameters
     with suppress(NotStackable):
         return StackedLayers(networks, generators)
     with suppress(NotStackable):
-        way = Vmapped(networks)
-        return way if way.works(images) else None
+        mode = Vmapped(networks)
+        return mode if mode.works(images) else None
     return None
 
 

@@ -1,4 +1,4 @@
-"""Shards that are there, but have no line in the manifest: it was lost or cut, or a build was killed."""
+"""Recover shards that are on disk but not in the manifest, because it was lost or a build was killed."""
 
 from __future__ import annotations
 
@@ -13,28 +13,30 @@ from safetensors import SafetensorError
 
 from graph_metanetworks.errors import ZooError
 from graph_metanetworks.storage import checksum
-from graph_metanetworks.zoo.manifest import Record, table_path, weights_path
+from graph_metanetworks.zoo.manifest import ShardRecord, table_path, weights_path
 from graph_metanetworks.zoo.plan import ShardPlan
 from graph_metanetworks.zoo.shard import Weights
 
-Drawn = Callable[[int], Any]  # the config of a network
+ConfigOf = Callable[[int], Any]  # the config of network `index`
 UNREADABLE = (ZooError, OSError, ValueError, LookupError, pa.ArrowException, SafetensorError)
 
 
-def adopted(folder: Path, shard: ShardPlan, drawn: Drawn, *, drop_diverged: bool) -> Record | None:
-    """The record of a shard, if both files read back whole and hold the networks that are planned."""
+def recover(
+    folder: Path, shard: ShardPlan, config_of: ConfigOf, *, drop_diverged: bool
+) -> ShardRecord | None:
+    """Return the record of a shard if both its files are intact and hold the planned networks."""
     weights, table = weights_path(folder, shard.number), table_path(folder, shard.number)
     try:
         rows = pq.read_table(table)
         stacks = _stacks(rows)
-        whole = Weights(weights).stack_sizes() == [{len(stack)} for stack in stacks]
+        intact = Weights(weights).stack_sizes() == [{len(stack)} for stack in stacks]
     except UNREADABLE:
         return None
     indices = [index for stack in stacks for index in stack]
     dropped = shard.size - len(indices) if drop_diverged else 0
-    if not (whole and shard.holds(indices, dropped) and _has_configs(rows, [drawn(i) for i in indices])):
+    if not (intact and shard.holds(indices, dropped) and _has_configs(rows, [config_of(i) for i in indices])):
         return None
-    return Record(
+    return ShardRecord(
         shard=shard.number,
         stacks=stacks,
         weights=checksum.of_file(weights),
@@ -46,7 +48,7 @@ def adopted(folder: Path, shard: ShardPlan, drawn: Drawn, *, drop_diverged: bool
 
 
 def _stacks(rows: pa.Table) -> list[list[int]]:
-    """The networks of each stack."""
+    """Return the indices of the networks in each stack."""
     stacks: list[list[int]] = []
     for index, stack, row in zip(
         *(rows[name].to_pylist() for name in ("index", "stack", "row")), strict=True
@@ -63,7 +65,7 @@ def _has_configs(rows: pa.Table, configs: list[Any]) -> bool:
     values = [asdict(config) for config in configs]
     names = {name for config in values for name in config}
     return names <= set(rows.column_names) and all(
-        # through arrow, as they were written: tuples are lists
+        # compare after a round trip through Arrow, which turns tuples into lists
         pa.array([config.get(name) for config in values]).to_pylist() == rows[name].to_pylist()
         for name in names
     )

@@ -1,4 +1,4 @@
-"""A manifest that was lost or cut: shards that are whole are kept, the others made again."""
+"""A manifest that was lost or truncated: intact shards are kept, the others are made again."""
 
 import os
 import shutil
@@ -16,13 +16,13 @@ def truncate(path: Path) -> None:
 
 
 def exchange(path: Path) -> None:
-    """Put the same file of another shard there."""
+    """Replace the file by that of another shard."""
     other = "00006" if path.name.startswith("table") else "00007"  # of another size
     shutil.copy(path.with_name(path.name.replace("00003", other)), path)
 
 
 def cut(lines: int) -> Callable[[Path], None]:
-    """Cut the manifest after some lines."""
+    """Truncate the manifest after some lines."""
 
     def damage(path: Path) -> None:
         path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:lines]))

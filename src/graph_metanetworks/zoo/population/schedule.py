@@ -1,4 +1,4 @@
-"""How classifiers are trained: what all networks of a zoo share, and what each has of its own."""
+"""Hyper-parameters of training: those of each network, and the schedule that all networks share."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ class TrainingConfig:
 
 
 @dataclass(frozen=True)
-class Course:
-    """What all networks share: how long they train, and when they are looked at."""
+class TrainingSchedule:
+    """The number of steps, the learning-rate warm-up, and the steps at which networks are evaluated."""
 
     steps: int
-    warmup: int  # steps until the full learning rate
-    checkpoints: tuple[int, ...] = ()  # steps after which weights and metrics are kept; some may be equal
+    warmup: int  # steps until the full learning rate is reached
+    checkpoints: tuple[int, ...] = ()  # steps after which weights and metrics are saved; may repeat
 
-    def looks_at(self, step: int) -> bool:
-        """Whether networks are measured after so many steps."""
+    def measures_after(self, step: int) -> bool:
+        """Return whether networks are evaluated after `step` steps."""
         return step == self.steps or step in self.checkpoints
 
-    def rate(self, step: int) -> float:
-        """The factor of learning rates in `step`: a linear rise, then a linear fall to zero.
+    def factor(self, step: int) -> float:
+        """Return the factor of the learning rate in `step`: linear warm-up, then linear decay to zero.
 
-        >>> [Course(steps=6, warmup=2).rate(step) for step in range(6)]
+        >>> [TrainingSchedule(steps=6, warmup=2).factor(step) for step in range(6)]
         [0.5, 1.0, 1.0, 0.75, 0.5, 0.25]
         """
         if step < self.warmup:
@@ -46,13 +46,16 @@ class Course:
 
 
 def training_seed(seed: int) -> int:
-    """Of initial weights and dropout. Not `seed` itself: the hyper-parameters were drawn with that."""
+    """Return the seed for initial weights and dropout.
+
+    It is kept apart from `seed`, which draws the hyper-parameters.
+    """
     digest = hashlib.blake2b(f"{seed}/training".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") >> 1
 
 
 def start(build: Callable[[], nn.Module], seed: int) -> tuple[nn.Module, torch.Generator]:
-    """A network as `torch.manual_seed` makes it, and the generator that goes on from there."""
+    """Build a network after `torch.manual_seed`, and return it with the generator in its state afterwards."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(training_seed(seed))
         network = build()
