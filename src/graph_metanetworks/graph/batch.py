@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from graph_metanetworks.errors import StateDictMismatch
 from graph_metanetworks.graph.parameter_graph import ParameterGraph
@@ -16,13 +17,16 @@ from graph_metanetworks.graph.parameter_graph import ParameterGraph
 StateDict = Mapping[str, Tensor]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Stack:
     """Networks of one architecture: their weights lie in one tensor per parameter."""
 
     graph: ParameterGraph
     members: tuple[int, ...]  # numbers of these networks in the batch
     weights: Mapping[str, Tensor]  # [elements, networks, channels] by name
+
+    def __repr__(self) -> str:
+        return f"Stack({self.graph.name}, networks={len(self.members)}, tensors={len(self.weights)})"
 
     def block_values(self, block: int) -> Tensor:
         """The values on a block's edges, `[networks, *shape, channels]`; 1 on structural edges."""
@@ -33,15 +37,21 @@ class Stack:
         return edges.elements.view(self.weights[edges.parameter]).movedim(-2, 0)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Batch:
-    """What a metanetwork takes; made by `gmn.collate`. Nodes and edges are numbered network by network."""
+    """The input of a metanetwork, made by `gmn.collate`. Nodes and edges are numbered network by network."""
 
     stacks: tuple[Stack, ...]
     names: tuple[str, ...]
 
     def __len__(self) -> int:
         return len(self.names)
+
+    def __repr__(self) -> str:
+        return (
+            f"Batch(networks={len(self):,}, architectures={len(self.stacks):,}, nodes={self.num_nodes:,}, "
+            f"edges={self.num_edges:,}, channels={self.channels}, dtype={self.dtype}, device='{self.device}')"
+        )
 
     @cached_property
     def graphs(self) -> tuple[ParameterGraph, ...]:
@@ -113,23 +123,24 @@ def _map(stack: Stack, function) -> Stack:
 
 
 def collate(
-    networks: Sequence[tuple[ParameterGraph, StateDict | Sequence[StateDict]]],
+    networks: Iterable[tuple[ParameterGraph, StateDict | Sequence[StateDict]]],
     *,
     names: Sequence[str] | None = None,
     allow_nonfinite: bool = False,
 ) -> Batch:
-    """Networks of any architectures as one batch; those that share a graph are stacked.
+    """Join networks of any architectures into one batch; those that share a graph are stacked.
 
     >>> import torch, graph_metanetworks as gmn
     >>> small, large = torch.nn.Linear(3, 2), torch.nn.Linear(5, 4)
     >>> graphs = [gmn.trace(model, torch.randn(1, model.in_features)) for model in (small, large)]
     >>> batch = gmn.collate([(graphs[0], small.state_dict()), (graphs[1], large.state_dict())])
-    >>> len(batch), batch.num_edges          # 6 + 2 and 20 + 4 edges
-    (2, 32)
+    >>> batch                                # 6 + 2 and 20 + 4 edges
+    Batch(networks=2, architectures=2, nodes=16, edges=32, channels=1, dtype=torch.float32, device='cpu')
 
     Several state dicts of one network become channels: `(graph, [weights, gradients])`. `names` are for error
     messages. Weights that are not finite are refused unless `allow_nonfinite`.
     """
+    networks = _pairs(networks)
     if not networks:
         raise StateDictMismatch("an empty batch: collate needs at least one (graph, state_dict) pair.")
     names = tuple(names or (f"network {i} ({graph.name})" for i, (graph, _) in enumerate(networks)))
@@ -139,7 +150,7 @@ def collate(
         _entries(graph, weights, name, allow_nonfinite)
         for (graph, weights), name in zip(networks, names, strict=True)
     ]
-    _check_alike(entries, names)
+    _check_same_channels(entries, names)
     by_graph: dict[int, list[int]] = {}
     for number, (graph, _) in enumerate(networks):
         by_graph.setdefault(id(graph), []).append(number)
@@ -158,7 +169,7 @@ def collate(
 def _entries(
     graph: ParameterGraph, weights: StateDict | Sequence[StateDict], name: str, allow_nonfinite: bool
 ) -> dict[str, Tensor]:
-    """The parameters of one network, `[elements, channels]` by name."""
+    """Return the parameters of one network, `[elements, channels]` by name."""
     state_dicts = list(weights) if isinstance(weights, Sequence) else [weights]
     if not state_dicts:
         raise StateDictMismatch(f"{name}: an empty list of state dicts; pass (graph, model.state_dict()).")
@@ -180,8 +191,8 @@ def _entries(
     return entries
 
 
-def _check_alike(entries: list[dict[str, Tensor]], names: Sequence[str]) -> None:
-    """Channels and precision must agree between the networks of a batch."""
+def _check_same_channels(entries: list[dict[str, Tensor]], names: Sequence[str]) -> None:
+    """Check that the networks of a batch agree in channels and device."""
     first = next(iter(entries[0].values()))
     for own, name in zip(entries, names, strict=True):
         for parameter, value in own.items():
@@ -195,3 +206,79 @@ def _check_alike(entries: list[dict[str, Tensor]], names: Sequence[str]) -> None
                     f"{name}: '{parameter}' is on {value.device}, but {names[0]} is on {first.device}. "
                     "Move the state dicts to one device, or collate on the CPU and move the batch."
                 )
+
+
+# ------------------------------------------------------------------ wrong types
+
+
+def require_batch(value: object) -> None:
+    """Raise a TypeError if a metanetwork was given anything but a batch; it shows what to write instead."""
+    if isinstance(value, Batch):
+        return
+    remedy = f"metanetwork({_remedy(value)})"
+    if isinstance(value, tuple | list) and value and isinstance(value[0], Batch):
+        remedy = "batch, labels = item; metanetwork(batch)"
+    raise TypeError(f"a metanetwork takes a batch of networks, not {_described(value)}. Write: {remedy}")
+
+
+def _pairs(networks: Any) -> list[tuple[ParameterGraph, StateDict | Sequence[StateDict]]]:
+    """Return networks as a list, or raise a TypeError that shows what to write instead."""
+    single = isinstance(networks, nn.Module | ParameterGraph | Mapping | Batch | Tensor) or _is_pair(networks)
+    if single or not isinstance(networks, Iterable):
+        raise TypeError(
+            f"collate takes a list of (graph, state_dict) pairs, not {_described(networks)}. "
+            f"Write: {_remedy(networks)}"
+        )
+    pairs = list(networks)
+    for number, item in enumerate(pairs):
+        if not _is_pair(item):
+            raise TypeError(
+                f"collate takes a list of (graph, state_dict) pairs, but item {number} is "
+                f"{_described(item)}. Write: {_remedy(item)}"
+            )
+    return pairs
+
+
+def _is_pair(value: object) -> bool:
+    return isinstance(value, tuple | list) and len(value) == 2 and isinstance(value[0], ParameterGraph)
+
+
+def _described(value: object) -> str:
+    name = _type_name(value)
+    if isinstance(value, tuple | list):
+        return name
+    return f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}"
+
+
+def _type_name(value: object) -> str:
+    """Return the name of a type; of tuples and lists, those of what they hold."""
+    if not isinstance(value, tuple | list):
+        return type(value).__name__
+    parts = ", ".join([_type_name(part) for part in value[:3]] + ["..."] * (len(value) > 3))
+    return f"({parts})" if isinstance(value, tuple) else f"[{parts}]"
+
+
+def _remedy(value: object) -> str:
+    """Return the line of code that collates what `value` seems to be."""
+    parts = value if isinstance(value, tuple | list) else ()
+    if _is_pair(value):
+        return "gmn.collate([(graph, state_dict)])"
+    if isinstance(value, Batch):
+        return "metanetwork(batch), as it is collated already"
+    if isinstance(value, ParameterGraph):
+        return "gmn.collate([(graph, model.state_dict())])"
+    if isinstance(value, Mapping):
+        return "gmn.collate([(gmn.trace(model, example), state_dict)])"
+    if len(parts) == 2 and _is_pair(parts[0]) and not _is_pair(parts[1]):
+        return (
+            "collate_fn=lambda items: (gmn.collate([pair for pair, _ in items]), "
+            "torch.tensor([label for _, label in items]))"
+        )
+    if len(parts) == 3 and isinstance(parts[0], ParameterGraph):
+        return (
+            "collate_fn=lambda items: (gmn.collate([item[:2] for item in items]), "
+            "torch.tensor([label for *_, label in items]))"
+        )
+    if parts and all(_is_pair(part) for part in parts):
+        return "gmn.collate(pairs)"
+    return "gmn.collate([(gmn.trace(model, example), model.state_dict())])"

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from graph_metanetworks.graph.batch import Batch
+from graph_metanetworks.graph.batch import Batch, require_batch
 from graph_metanetworks.nn import pretrained
 from graph_metanetworks.nn.encoders import EdgeEncoder, NodeEncoder
 from graph_metanetworks.nn.grit import Grit
@@ -149,6 +149,7 @@ class GraphMetanetwork(nn.Module):
 
         Options of the engine "stream": `workers` (how many share the work) and `progress` (a bar).
         """
+        require_batch(batch)
         engine = self.engine if engine is None else _known(engine)
         self._check(batch, engine)
         if engine == "stream":

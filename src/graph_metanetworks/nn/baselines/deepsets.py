@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from graph_metanetworks.graph.batch import Batch
+from graph_metanetworks.graph.batch import Batch, require_batch
 from graph_metanetworks.nn.baselines.tensor_scale import Scaled
 from graph_metanetworks.nn.mlp import Mlp
 
@@ -27,6 +27,7 @@ class DeepSets(Scaled):
         self.head = Mlp(hidden, hidden, out)
 
     def forward(self, batch: Batch) -> Tensor:  # [B, out]
+        require_batch(batch)
         pooled: dict[int, Tensor] = {}
         for stack in batch.stacks:
             means = self.each(self.features(stack)).mean(0)

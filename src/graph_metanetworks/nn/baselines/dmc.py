@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils.rnn import pad_sequence
 
-from graph_metanetworks.graph.batch import Batch
+from graph_metanetworks.graph.batch import Batch, require_batch
 from graph_metanetworks.nn.baselines.tensor_scale import Scaled
 from graph_metanetworks.nn.mlp import Mlp
 
@@ -46,6 +46,7 @@ class DMC(Scaled):
         self.head = Mlp(2 * channels[-1], hidden, out)
 
     def forward(self, batch: Batch) -> Tensor:  # [B, out]
+        require_batch(batch)
         x, lengths = self.vectors(batch)
         for convolution in self.convolutions:
             lengths = -(-lengths // STRIDE)

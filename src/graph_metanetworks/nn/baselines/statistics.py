@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from graph_metanetworks.errors import UnsupportedNetwork
-from graph_metanetworks.graph.batch import Batch, Stack
+from graph_metanetworks.graph.batch import Batch, Stack, require_batch
 from graph_metanetworks.nn.fitted import Fitted
 
 QUANTILES = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -101,6 +101,7 @@ class WeightStatistics(Fitted):
         return list(dict.fromkeys(f"kind {block.kind}" for block in owners))
 
     def forward(self, batch: Batch) -> Tensor:  # [B, columns * 8]
+        require_batch(batch)
         features = self.mean.new_zeros(len(batch), len(self.fitted_names), WIDTH + 1)
         rows = {column: row for row, column in enumerate(self.fitted_names)}
         for stack in batch.stacks:
