@@ -6,7 +6,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 import graph_metanetworks as gmn
-from graph_metanetworks.nn.baselines import DMC, DeepSets, StatNN
+from graph_metanetworks.nn.baselines import DMC, StatNN, WeightSet
 from support.permuted import one, weights
 from support.traced import traced
 
@@ -107,7 +107,7 @@ METANETWORKS = {
     "gmn": lambda: gmn.GraphMetanetwork(8, 1),
     "statnn": lambda: StatNN(8),
     "dmc": lambda: DMC((4, 6), 8),
-    "deepsets": lambda: DeepSets(4, 8),
+    "deepsets": lambda: WeightSet(4, 8),
 }
 NO_BATCH = {
     "a graph": (

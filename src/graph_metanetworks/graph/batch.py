@@ -229,7 +229,7 @@ def _pairs(networks: Any) -> list[tuple[ParameterGraph, StateDict | Sequence[Sta
             f"collate takes a list of (graph, state_dict) pairs, not {_described(networks)}. "
             f"Write: {_remedy(networks)}"
         )
-    pairs = list(networks)
+    pairs: list[Any] = list(networks)
     for number, item in enumerate(pairs):
         if not _is_pair(item):
             raise TypeError(

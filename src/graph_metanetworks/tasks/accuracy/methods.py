@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from graph_metanetworks.errors import TaskError
 from graph_metanetworks.graph.batch import Batch
-from graph_metanetworks.nn.baselines import DMC, DeepSets, StatNN
+from graph_metanetworks.nn.baselines import DMC, StatNN, WeightSet
 from graph_metanetworks.nn.baselines.boosting import BoostedStatNN
 from graph_metanetworks.nn.grit import Grit
 from graph_metanetworks.nn.metanetwork import GraphMetanetwork
@@ -102,7 +102,7 @@ METHODS = {
             "deepsets",
             "DeepSets",
             "an MLP on the set of weights; any architecture; blind to where a weight is",
-            {"paper": lambda: DeepSets(192, 752), "small": lambda: DeepSets(56, 176)},
+            {"paper": lambda: WeightSet(192, 752), "small": lambda: WeightSet(56, 176)},
             learning_rate=1e-2,
         ),
     )
