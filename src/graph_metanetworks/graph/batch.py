@@ -1,4 +1,4 @@
-"""Many networks at once: any mix of architectures, with their weights."""
+"""Batches of networks: any mix of architectures, with their weights."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ StateDict = Mapping[str, Tensor]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Stack:
-    """Networks of one architecture: their weights lie in one tensor per parameter."""
+    """Networks of one architecture, with their weights stacked in one tensor per parameter."""
 
     graph: ParameterGraph
-    members: tuple[int, ...]  # numbers of these networks in the batch
+    members: tuple[int, ...]  # the positions of these networks in the batch
     weights: Mapping[str, Tensor]  # [elements, networks, channels] by name
 
     def __repr__(self) -> str:
         return f"Stack({self.graph.name}, networks={len(self.members)}, tensors={len(self.weights)})"
 
     def block_values(self, block: int) -> Tensor:
-        """The values on a block's edges, `[networks, *shape, channels]`; 1 on structural edges."""
+        """Return the values on a block's edges, `[networks, *shape, channels]`; 1 on structural edges."""
         edges = self.graph.blocks[block]
         if edges.parameter is None or edges.elements is None:
             like = next(iter(self.weights.values()))
@@ -91,7 +91,7 @@ class Batch:
         return next(iter(self.stacks[0].weights.values())).device
 
     def to(self, *args, **kwargs) -> Batch:
-        """The batch on another device or in another precision; arguments as for `Tensor.to`."""
+        """Move the batch to another device or dtype; arguments as for `Tensor.to`."""
         return replace(
             self, stacks=tuple(_map(stack, lambda t: t.to(*args, **kwargs)) for stack in self.stacks)
         )
@@ -100,22 +100,23 @@ class Batch:
         return replace(self, stacks=tuple(_map(stack, Tensor.pin_memory) for stack in self.stacks))
 
     def split_nodes(self, nodes: Tensor) -> list[Tensor]:
-        """A node-level result `[N, k]` as one tensor per network."""
+        """Split a node-level result `[N, k]` into one tensor per network."""
         return list(nodes.split([graph.num_nodes for graph in self.graphs]))
 
     def split_edges(self, edges: Tensor) -> list[Tensor]:
-        """An edge-level result `[E, k]` as one tensor per network."""
+        """Split an edge-level result `[E, k]` into one tensor per network."""
         return list(edges.split([graph.num_edges for graph in self.graphs]))
 
     def state_dicts(self, edges: Tensor, like: Sequence[StateDict] | None = None) -> list[dict[str, Tensor]]:
-        """An edge-level result `[E]` or `[E, k]` as one state dict per network; `k = 1` is dropped.
+        """Turn an edge-level result `[E]` or `[E, k]` into one state dict per network; `k = 1` is dropped.
 
-        Entries that lie on no edge (counters of batch norms) are copied from `like`, a state dict each.
+        Entries that are on no edge, such as counters of batch norms, are copied from `like`, which has one
+        state dict per network.
         """
         edges = edges.squeeze(-1) if edges.dim() == 2 and edges.shape[-1] == 1 else edges
         others = like or [None] * len(self)
         parts = zip(self.graphs, self.split_edges(edges), others, strict=True)
-        return [graph.state_dict(own, other) for graph, own, other in parts]
+        return [graph.state_dict(values, other) for graph, values, other in parts]
 
 
 def _map(stack: Stack, function) -> Stack:
@@ -137,8 +138,8 @@ def collate(
     >>> batch                                # 6 + 2 and 20 + 4 edges
     Batch(networks=2, architectures=2, nodes=16, edges=32, channels=1, dtype=torch.float32, device='cpu')
 
-    Several state dicts of one network become channels: `(graph, [weights, gradients])`. `names` are for error
-    messages. Weights that are not finite are refused unless `allow_nonfinite`.
+    Several state dicts of one network become channels: `(graph, [weights, gradients])`. `names` appear in
+    error messages. Weights that are not finite raise an error unless `allow_nonfinite`.
     """
     networks = _pairs(networks)
     if not networks:
@@ -179,7 +180,7 @@ def _entries(
         raise StateDictMismatch(f"{name}: {error}") from None
     entries = {}
     for parameter in graph.parameters:
-        channels = [own[parameter.name].reshape(parameter.numel, -1) for own in checked]
+        channels = [state_dict[parameter.name].reshape(parameter.numel, -1) for state_dict in checked]
         value = channels[0] if len(channels) == 1 else torch.cat(channels, dim=1)
         # a sum in float64 finds NaN and infinity without a temporary as large as the tensor
         if not allow_nonfinite and not value.sum(dtype=torch.float64).isfinite():
@@ -194,8 +195,8 @@ def _entries(
 def _check_same_channels(entries: list[dict[str, Tensor]], names: Sequence[str]) -> None:
     """Check that the networks of a batch agree in channels and device."""
     first = next(iter(entries[0].values()))
-    for own, name in zip(entries, names, strict=True):
-        for parameter, value in own.items():
+    for tensors, name in zip(entries, names, strict=True):
+        for parameter, value in tensors.items():
             if value.shape[1] != first.shape[1]:
                 raise StateDictMismatch(
                     f"{name}: '{parameter}' has {value.shape[1]} channels, but {names[0]} has "

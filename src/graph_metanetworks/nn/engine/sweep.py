@@ -241,9 +241,9 @@ class _Recompute(torch.autograd.Function):
     def backward(ctx, *given: Tensor | None):
         to_nodes, to_pooled, *to_edges = given
         sweep: Sweep = ctx.sweep
-        wanted = ctx.needs_input_grad[3:]
+        needed = ctx.needs_input_grad[3:]
         grads = [
-            torch.zeros_like(t) if need else None for t, need in zip(ctx.saved_tensors, wanted, strict=True)
+            torch.zeros_like(t) if need else None for t, need in zip(ctx.saved_tensors, needed, strict=True)
         ]
         on_edges, on_nodes, weights = _unflatten(ctx.layout, ctx.num_ends, ctx.saved_tensors)
         edge_grads, node_grads, weight_grads = _unflatten(ctx.layout, ctx.num_ends, grads)
