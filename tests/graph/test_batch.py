@@ -47,6 +47,20 @@ def test_sizes_and_names():
     assert named.names == ("mine",)
 
 
+def test_a_batch_is_shown_in_a_line():
+    batch = many(NAMES)
+    shown = repr(batch)
+    assert len(shown.splitlines()) == 1 and len(shown) < 150
+    assert "networks=6, architectures=4" in shown and f"edges={batch.num_edges:,}" in shown
+    assert repr(batch.stacks[0]).startswith("Stack(") and len(repr(batch.stacks)) < 400
+
+
+def test_any_iterable_is_collated():
+    pairs = [(traced(name).graph, weights(name)) for name in NAMES]
+    for networks in (pairs, tuple(pairs), iter(pairs), (pair for pair in pairs)):
+        assert len(gmn.collate(networks)) == len(NAMES)
+
+
 def test_moved_and_cast():
     batch = many(NAMES)
     assert batch.to(torch.float32).dtype == torch.float32 and batch.dtype == torch.float64

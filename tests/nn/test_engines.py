@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import graph_metanetworks as gmn
-from graph_metanetworks.nn import metanetwork
-from graph_metanetworks.nn import streaming as stream
+from graph_metanetworks.nn import execution, metanetwork
 from graph_metanetworks.nn.engine import workers as engine_workers
-from graph_metanetworks.nn.panel_run import BLOCKS
+from graph_metanetworks.nn.execution import BLOCKS
 from support.permuted import weights
 from support.traced import traced
 
@@ -29,11 +28,11 @@ Networks = list[tuple[gmn.ParameterGraph, dict[str, Tensor]]]
 
 def set_plan(monkeypatch: pytest.MonkeyPatch, way: str) -> str:
     """Force a way of running, and name its engine."""
-    small = {"list_below": 1, "at_once_below": 0, "piece": 16 * 40}
+    small = {"list_below": 1, "whole_panels_below": 0, "piece_size": 16 * 40}
     if way == "pieces":
         monkeypatch.setattr(metanetwork, "BLOCKS", replace(BLOCKS, **small))
     if way == "small stream":
-        monkeypatch.setattr(stream, "STREAM", replace(stream.STREAM, **small))
+        monkeypatch.setattr(execution, "STREAM", replace(execution.STREAM, **small))
     return "stream" if "stream" in way else "blocks"
 
 
@@ -164,7 +163,7 @@ def test_random_batches(chosen):
 @pytest.mark.parametrize("workers", [1, 3])
 def test_workers_of_the_stream_change_nothing(workers, aggregation, level, monkeypatch):
     set_plan(monkeypatch, "small stream")
-    monkeypatch.setattr(engine_workers, "FEWEST_PIECES", 1)
+    monkeypatch.setattr(engine_workers, "MIN_PIECES", 1)
     batch = gmn.collate(mixed()).to(torch.float64)
     net = gmn.GraphMetanetwork(16, 2, level=level, aggregation=aggregation).double()
     threads = torch.get_num_threads()
@@ -199,7 +198,7 @@ def test_what_fails_in_a_thread_ends_the_run(monkeypatch):
         calls.append(1)
         raise RuntimeError("out of luck")
 
-    monkeypatch.setattr(engine_workers, "FEWEST_PIECES", 1_000_000)  # threads
+    monkeypatch.setattr(engine_workers, "MIN_PIECES", 1_000_000)  # threads
 
     monkeypatch.setattr(net.blocks[0], "updated", updated)
     with pytest.raises(RuntimeError, match="out of luck"), torch.no_grad():

@@ -3,8 +3,10 @@
 import pytest
 import torch
 from torch import nn
+from torch.utils.data import DataLoader
 
 import graph_metanetworks as gmn
+from graph_metanetworks.nn.baselines import DMC, StatNN, WeightSet
 from support.permuted import one, weights
 from support.traced import traced
 
@@ -36,6 +38,99 @@ def test_the_bad_network_is_named(bad):
         gmn.collate([good, (graph, wrong)], names=["innocent", "culprit"])
     with pytest.raises(gmn.StateDictMismatch, match=rf"network 1 \({graph.name}\)"):
         gmn.collate([good, (graph, wrong)])
+
+
+def labelled() -> DataLoader:
+    return DataLoader([(good, 0.5), (good, 0.7)], batch_size=2, collate_fn=gmn.collate)
+
+
+def triples() -> DataLoader:
+    return DataLoader([(*good, 0.5), (*good, 0.7)], batch_size=2, collate_fn=gmn.collate)
+
+
+model = nn.Linear(3, 2)
+TRACED = r"gmn\.collate\(\[\(gmn\.trace\(model, example\), "
+WRONG_TYPES = {
+    "a model": (lambda: gmn.collate(model), rf"not a Linear\. Write: {TRACED}model\.state_dict\(\)\)\]\)$"),
+    "models": (lambda: gmn.collate([model]), rf"item 0 is a Linear\. Write: {TRACED}model\.state_dict"),
+    "untraced": (
+        lambda: gmn.collate([good, (model, state)]),
+        rf"item 1 is \(Linear, OrderedDict|dict\)\. Write: {TRACED}model\.state_dict",
+    ),
+    "state dicts": (
+        lambda: gmn.collate([model.state_dict()]),
+        rf"item 0 is an OrderedDict\. Write: {TRACED}state_dict",
+    ),
+    "a state dict": (lambda: gmn.collate(state), rf"not a dict\. Write: {TRACED}state_dict"),
+    "a graph": (
+        lambda: gmn.collate(graph),
+        r"ParameterGraph\. Write: gmn\.collate\(\[\(graph, model\.state_d",
+    ),
+    "a pair": (
+        lambda: gmn.collate(good),
+        r"\(ParameterGraph, dict\)\. Write: gmn\.collate\(\[\(graph, state_d",
+    ),
+    "a number": (lambda: gmn.collate(3), rf"not an int\. Write: {TRACED}"),
+    "a batch": (lambda: gmn.collate(gmn.collate([good])), r"not a Batch\. Write: metanetwork\(batch\)"),
+    "labelled pairs": (
+        lambda: next(iter(labelled())),
+        r"item 0 is \(\(ParameterGraph, dict\), float\)\. Write: collate_fn=lambda items: "
+        r"\(gmn\.collate\(\[pair for pair, _ in items\]\), torch\.tensor",
+    ),
+    "labelled triples": (
+        lambda: next(iter(triples())),
+        r"item 0 is \(ParameterGraph, dict, float\)\. Write: collate_fn=lambda items: "
+        r"\(gmn\.collate\(\[item\[:2\] for item in items\]\), torch\.tensor",
+    ),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG_TYPES)
+def test_wrong_types_for_collate(wrong):
+    call, message = WRONG_TYPES[wrong]
+    with pytest.raises(TypeError, match=message):
+        call()
+
+
+def test_what_the_messages_propose_works():
+    pairs, items = [(good, 0.5), (good, 0.7)], [(*good, 0.5), (*good, 0.7)]
+    for data in (pairs, items):
+        with pytest.raises(TypeError) as caught:
+            gmn.collate(data)
+        proposed = str(caught.value).partition("Write: collate_fn=")[2]
+        collate = eval(proposed, {"gmn": gmn, "torch": torch})
+        batch, labels = next(iter(DataLoader(data, batch_size=2, collate_fn=collate)))
+        assert len(batch) == 2 and torch.equal(labels, torch.tensor([0.5, 0.7]))
+
+
+METANETWORKS = {
+    "gmn": lambda: gmn.GraphMetanetwork(8, 1),
+    "statnn": lambda: StatNN(8),
+    "dmc": lambda: DMC((4, 6), 8),
+    "deepsets": lambda: WeightSet(4, 8),
+}
+NO_BATCH = {
+    "a graph": (
+        graph,
+        r"not a ParameterGraph\. Write: metanetwork\(gmn\.collate\(\[\(graph, model\.state_dict",
+    ),
+    "a model": (model, rf"not a Linear\. Write: metanetwork\({TRACED}model\.state_dict"),
+    "a pair": (
+        good,
+        r"\(ParameterGraph, dict\)\. Write: metanetwork\(gmn\.collate\(\[\(graph, state_dict\)\]\)\)",
+    ),
+    "pairs": ([good, good], r"Write: metanetwork\(gmn\.collate\(pairs\)\)"),
+    "a labelled batch": ((gmn.collate([good]), 1.0), r"not \(Batch, float\)\. Write: batch, labels = item"),
+    "a tensor": (torch.zeros(3), rf"not a Tensor\. Write: metanetwork\({TRACED}"),
+}
+
+
+@pytest.mark.parametrize("wrong", NO_BATCH)
+@pytest.mark.parametrize("name", METANETWORKS)
+def test_wrong_types_for_metanetworks(name, wrong):
+    value, message = NO_BATCH[wrong]
+    with pytest.raises(TypeError, match=message):
+        METANETWORKS[name]()(value)
 
 
 def test_nan_can_be_allowed():

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 import graph_metanetworks as gmn
 from graph_metanetworks.errors import WeightsError
-from graph_metanetworks.nn.baselines import DMC, DeepSets, StatNN
+from graph_metanetworks.nn.baselines import DMC, StatNN, WeightSet
 from graph_metanetworks.nn.baselines.boosting import BoostedStatNN
 from graph_metanetworks.nn.fitted import fitted_names, set_fitted_names
 from graph_metanetworks.nn.weights import load_weights, save_weights
@@ -30,7 +30,7 @@ MODELS |= {
     "statnn": lambda: StatNN(16),
     "statnn-budget": lambda: StatNN(None, by="both", budget=2000),
     "dmc": lambda: DMC((4, 6), 8),
-    "deepsets": lambda: DeepSets(8, 12),
+    "deepsets": lambda: WeightSet(8, 12),
     "statnn-boosting": lambda: BoostedStatNN(iterations=5),
 }
 

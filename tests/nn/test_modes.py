@@ -62,7 +62,7 @@ def test_compiled(engine, backend):
 @pytest.mark.parametrize("engine", ENGINES)
 def test_autocast(engine, level, readout, aggregation, pieces, monkeypatch):
     if pieces:
-        small = replace(metanetwork.BLOCKS, list_below=1, at_once_below=0, piece=800)
+        small = replace(metanetwork.BLOCKS, list_below=1, whole_panels_below=0, piece_size=800)
         monkeypatch.setattr(metanetwork, "BLOCKS", small)
     options = {"level": level, "readout": readout, "aggregation": aggregation, "global_feature": True}
     net = gmn.GraphMetanetwork(16, 2, engine=engine, **options)

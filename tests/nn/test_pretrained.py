@@ -4,6 +4,7 @@ import json
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from torch import nn
 
 import graph_metanetworks as gmn
@@ -57,6 +58,32 @@ def test_fitted_statistics_are_kept(tmp_path):
     again = gmn.GraphMetanetwork.from_pretrained(tmp_path)
     assert_same(net, again)
     assert again.edge_encoder.fitted_names == net.edge_encoder.fitted_names
+
+
+@pytest.mark.parametrize("option", ["plain", "tensors", "edit"])
+def test_folders_whose_config_has_the_names(option, tmp_path):
+    """As earlier versions wrote them; at that time `fit` did not reach `Edit`."""
+    net = gmn.GraphMetanetwork(16, 2, **OPTIONS[option])
+    net.fit([batch()])
+    if option == "edit":
+        net.readout.set_fitted_names(())
+    net.save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    assert "scales" not in config
+    config["scales"] = list(net.edge_encoder.fitted_names)
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    weights = load_file(tmp_path / "model.safetensors")
+    old = {name: value for name, value in weights.items() if not name.endswith("names")}
+    assert len(old) < len(weights)
+    save_file(old, tmp_path / "model.safetensors")
+    assert_same(net, gmn.GraphMetanetwork.from_pretrained(tmp_path))
+
+
+def test_a_damaged_folder(tmp_path):
+    gmn.GraphMetanetwork(16, 2).save_pretrained(tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(b"0123")
+    with pytest.raises(ValueError, match=r"model\.safetensors is damaged"):
+        gmn.GraphMetanetwork.from_pretrained(tmp_path)
 
 
 def test_modules_of_ones_own_are_passed_again(tmp_path):

@@ -26,7 +26,7 @@ def dense_powers(graph: gmn.ParameterGraph, steps: int) -> torch.Tensor:  # [ste
 def test_equal_dense_powers(name, starts_at_once, monkeypatch):
     monkeypatch.setattr(random_walk, "STARTS_AT_ONCE", starts_at_once)
     graph = traced(name).graph
-    walks, powers = random_walk._follow(graph, 5), dense_powers(graph, 5)
+    walks, powers = random_walk._walk(graph, 5), dense_powers(graph, 5)
     torch.testing.assert_close(walks.across, powers[:, walks.pairs[0], walks.pairs[1]].T)
     torch.testing.assert_close(walks.returns, powers.diagonal(dim1=1, dim2=2).T)
 
@@ -89,5 +89,5 @@ def test_computed_once_and_forgotten_with_the_graph():
 
 def test_large_graphs_are_refused():
     net = gmn.GraphMetanetwork(8, blocks=[gmn.nn.RandomWalkEncoder(8, 3, max_nodes=20)])
-    with pytest.raises(ValueError, match=r"32 nodes; .* up to max_nodes=20.*raise max_nodes"):
+    with pytest.raises(ValueError, match=r"32 nodes, more than max_nodes=20.*raise max_nodes"):
         net(one("mlp-relu").to(torch.float32))

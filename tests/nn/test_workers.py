@@ -13,7 +13,7 @@ from torch import nn
 import graph_metanetworks as gmn
 from graph_metanetworks.nn import metanetwork
 from graph_metanetworks.nn.engine import workers
-from graph_metanetworks.nn.engine.sweep import alone
+from graph_metanetworks.nn.engine.sweep import one_worker
 from graph_metanetworks.nn.engine.workers import Workers
 
 PLACES = [(number, (slice(number),)) for number in range(50)]
@@ -30,7 +30,7 @@ def work(places):
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_every_piece_is_taken_once(count, writes):
     found = Workers(count)(work, iter(PLACES), writes=writes)
-    (everything, _, _) = alone(work, PLACES, writes=writes)[0]
+    (everything, _, _) = one_worker(work, PLACES, writes=writes)[0]
     assert len(found) == count and sum(sums[0] for sums in found) == everything
     assert all(sums[1] is None for sums in found)
 
@@ -61,7 +61,7 @@ def test_a_process_that_dies_is_noticed():
     def dies(places):
         os.kill(os.getpid(), signal.SIGKILL)
 
-    with pytest.raises(RuntimeError, match=r"ended without a result.*workers=1"):
+    with pytest.raises(RuntimeError, match=r"died without a result.*workers=1"):
         Workers(2)(dies, PLACES, writes=False)
     assert not multiprocessing.active_children()
 
@@ -95,7 +95,7 @@ def test_blocks_with_a_worker_for_each_thread(threads, level, monkeypatch):
     used = []
     monkeypatch.setattr(workers.torch, "get_num_threads", lambda: threads)
     monkeypatch.setattr(workers.torch, "set_num_threads", used.append)
-    small = replace(metanetwork.BLOCKS, list_below=1, at_once_below=0, piece=64)
+    small = replace(metanetwork.BLOCKS, list_below=1, whole_panels_below=0, piece_size=64)
     monkeypatch.setattr(metanetwork, "BLOCKS", small)
     model = nn.Sequential(nn.Linear(9, 20), nn.ReLU(), nn.Linear(20, 7)).double()
     graph = gmn.trace(model, torch.zeros(1, 9).double())

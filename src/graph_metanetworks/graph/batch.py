@@ -1,14 +1,15 @@
-"""Many networks at once: any mix of architectures, with their weights."""
+"""Batches of networks: any mix of architectures, with their weights."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from graph_metanetworks.errors import StateDictMismatch
 from graph_metanetworks.graph.parameter_graph import ParameterGraph
@@ -16,16 +17,19 @@ from graph_metanetworks.graph.parameter_graph import ParameterGraph
 StateDict = Mapping[str, Tensor]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Stack:
-    """Networks of one architecture: their weights lie in one tensor per parameter."""
+    """Networks of one architecture, with their weights stacked in one tensor per parameter."""
 
     graph: ParameterGraph
-    members: tuple[int, ...]  # numbers of these networks in the batch
+    members: tuple[int, ...]  # the positions of these networks in the batch
     weights: Mapping[str, Tensor]  # [elements, networks, channels] by name
 
+    def __repr__(self) -> str:
+        return f"Stack({self.graph.name}, networks={len(self.members)}, tensors={len(self.weights)})"
+
     def block_values(self, block: int) -> Tensor:
-        """The values on a block's edges, `[networks, *shape, channels]`; 1 on structural edges."""
+        """Return the values on a block's edges, `[networks, *shape, channels]`; 1 on structural edges."""
         edges = self.graph.blocks[block]
         if edges.parameter is None or edges.elements is None:
             like = next(iter(self.weights.values()))
@@ -33,15 +37,21 @@ class Stack:
         return edges.elements.view(self.weights[edges.parameter]).movedim(-2, 0)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Batch:
-    """What a metanetwork takes; made by `gmn.collate`. Nodes and edges are numbered network by network."""
+    """The input of a metanetwork, made by `gmn.collate`. Nodes and edges are numbered network by network."""
 
     stacks: tuple[Stack, ...]
     names: tuple[str, ...]
 
     def __len__(self) -> int:
         return len(self.names)
+
+    def __repr__(self) -> str:
+        return (
+            f"Batch(networks={len(self):,}, architectures={len(self.stacks):,}, nodes={self.num_nodes:,}, "
+            f"edges={self.num_edges:,}, channels={self.channels}, dtype={self.dtype}, device='{self.device}')"
+        )
 
     @cached_property
     def graphs(self) -> tuple[ParameterGraph, ...]:
@@ -81,7 +91,7 @@ class Batch:
         return next(iter(self.stacks[0].weights.values())).device
 
     def to(self, *args, **kwargs) -> Batch:
-        """The batch on another device or in another precision; arguments as for `Tensor.to`."""
+        """Move the batch to another device or dtype; arguments as for `Tensor.to`."""
         return replace(
             self, stacks=tuple(_map(stack, lambda t: t.to(*args, **kwargs)) for stack in self.stacks)
         )
@@ -90,22 +100,23 @@ class Batch:
         return replace(self, stacks=tuple(_map(stack, Tensor.pin_memory) for stack in self.stacks))
 
     def split_nodes(self, nodes: Tensor) -> list[Tensor]:
-        """A node-level result `[N, k]` as one tensor per network."""
+        """Split a node-level result `[N, k]` into one tensor per network."""
         return list(nodes.split([graph.num_nodes for graph in self.graphs]))
 
     def split_edges(self, edges: Tensor) -> list[Tensor]:
-        """An edge-level result `[E, k]` as one tensor per network."""
+        """Split an edge-level result `[E, k]` into one tensor per network."""
         return list(edges.split([graph.num_edges for graph in self.graphs]))
 
     def state_dicts(self, edges: Tensor, like: Sequence[StateDict] | None = None) -> list[dict[str, Tensor]]:
-        """An edge-level result `[E]` or `[E, k]` as one state dict per network; `k = 1` is dropped.
+        """Turn an edge-level result `[E]` or `[E, k]` into one state dict per network; `k = 1` is dropped.
 
-        Entries that lie on no edge (counters of batch norms) are copied from `like`, a state dict each.
+        Entries that are on no edge, such as counters of batch norms, are copied from `like`, which has one
+        state dict per network.
         """
         edges = edges.squeeze(-1) if edges.dim() == 2 and edges.shape[-1] == 1 else edges
         others = like or [None] * len(self)
         parts = zip(self.graphs, self.split_edges(edges), others, strict=True)
-        return [graph.state_dict(own, other) for graph, own, other in parts]
+        return [graph.state_dict(values, other) for graph, values, other in parts]
 
 
 def _map(stack: Stack, function) -> Stack:
@@ -113,23 +124,24 @@ def _map(stack: Stack, function) -> Stack:
 
 
 def collate(
-    networks: Sequence[tuple[ParameterGraph, StateDict | Sequence[StateDict]]],
+    networks: Iterable[tuple[ParameterGraph, StateDict | Sequence[StateDict]]],
     *,
     names: Sequence[str] | None = None,
     allow_nonfinite: bool = False,
 ) -> Batch:
-    """Networks of any architectures as one batch; those that share a graph are stacked.
+    """Join networks of any architectures into one batch; those that share a graph are stacked.
 
     >>> import torch, graph_metanetworks as gmn
     >>> small, large = torch.nn.Linear(3, 2), torch.nn.Linear(5, 4)
     >>> graphs = [gmn.trace(model, torch.randn(1, model.in_features)) for model in (small, large)]
     >>> batch = gmn.collate([(graphs[0], small.state_dict()), (graphs[1], large.state_dict())])
-    >>> len(batch), batch.num_edges          # 6 + 2 and 20 + 4 edges
-    (2, 32)
+    >>> batch                                # 6 + 2 and 20 + 4 edges
+    Batch(networks=2, architectures=2, nodes=16, edges=32, channels=1, dtype=torch.float32, device='cpu')
 
-    Several state dicts of one network become channels: `(graph, [weights, gradients])`. `names` are for error
-    messages. Weights that are not finite are refused unless `allow_nonfinite`.
+    Several state dicts of one network become channels: `(graph, [weights, gradients])`. `names` appear in
+    error messages. Weights that are not finite raise an error unless `allow_nonfinite`.
     """
+    networks = _pairs(networks)
     if not networks:
         raise StateDictMismatch("an empty batch: collate needs at least one (graph, state_dict) pair.")
     names = tuple(names or (f"network {i} ({graph.name})" for i, (graph, _) in enumerate(networks)))
@@ -139,7 +151,7 @@ def collate(
         _entries(graph, weights, name, allow_nonfinite)
         for (graph, weights), name in zip(networks, names, strict=True)
     ]
-    _check_alike(entries, names)
+    _check_same_channels(entries, names)
     by_graph: dict[int, list[int]] = {}
     for number, (graph, _) in enumerate(networks):
         by_graph.setdefault(id(graph), []).append(number)
@@ -158,7 +170,7 @@ def collate(
 def _entries(
     graph: ParameterGraph, weights: StateDict | Sequence[StateDict], name: str, allow_nonfinite: bool
 ) -> dict[str, Tensor]:
-    """The parameters of one network, `[elements, channels]` by name."""
+    """Return the parameters of one network, `[elements, channels]` by name."""
     state_dicts = list(weights) if isinstance(weights, Sequence) else [weights]
     if not state_dicts:
         raise StateDictMismatch(f"{name}: an empty list of state dicts; pass (graph, model.state_dict()).")
@@ -168,7 +180,7 @@ def _entries(
         raise StateDictMismatch(f"{name}: {error}") from None
     entries = {}
     for parameter in graph.parameters:
-        channels = [own[parameter.name].reshape(parameter.numel, -1) for own in checked]
+        channels = [state_dict[parameter.name].reshape(parameter.numel, -1) for state_dict in checked]
         value = channels[0] if len(channels) == 1 else torch.cat(channels, dim=1)
         # a sum in float64 finds NaN and infinity without a temporary as large as the tensor
         if not allow_nonfinite and not value.sum(dtype=torch.float64).isfinite():
@@ -180,11 +192,11 @@ def _entries(
     return entries
 
 
-def _check_alike(entries: list[dict[str, Tensor]], names: Sequence[str]) -> None:
-    """Channels and precision must agree between the networks of a batch."""
+def _check_same_channels(entries: list[dict[str, Tensor]], names: Sequence[str]) -> None:
+    """Check that the networks of a batch agree in channels and device."""
     first = next(iter(entries[0].values()))
-    for own, name in zip(entries, names, strict=True):
-        for parameter, value in own.items():
+    for tensors, name in zip(entries, names, strict=True):
+        for parameter, value in tensors.items():
             if value.shape[1] != first.shape[1]:
                 raise StateDictMismatch(
                     f"{name}: '{parameter}' has {value.shape[1]} channels, but {names[0]} has "
@@ -195,3 +207,79 @@ def _check_alike(entries: list[dict[str, Tensor]], names: Sequence[str]) -> None
                     f"{name}: '{parameter}' is on {value.device}, but {names[0]} is on {first.device}. "
                     "Move the state dicts to one device, or collate on the CPU and move the batch."
                 )
+
+
+# ------------------------------------------------------------------ wrong types
+
+
+def require_batch(value: object) -> None:
+    """Raise a TypeError if a metanetwork was given anything but a batch; it shows what to write instead."""
+    if isinstance(value, Batch):
+        return
+    remedy = f"metanetwork({_remedy(value)})"
+    if isinstance(value, tuple | list) and value and isinstance(value[0], Batch):
+        remedy = "batch, labels = item; metanetwork(batch)"
+    raise TypeError(f"a metanetwork takes a batch of networks, not {_described(value)}. Write: {remedy}")
+
+
+def _pairs(networks: Any) -> list[tuple[ParameterGraph, StateDict | Sequence[StateDict]]]:
+    """Return networks as a list, or raise a TypeError that shows what to write instead."""
+    single = isinstance(networks, nn.Module | ParameterGraph | Mapping | Batch | Tensor) or _is_pair(networks)
+    if single or not isinstance(networks, Iterable):
+        raise TypeError(
+            f"collate takes a list of (graph, state_dict) pairs, not {_described(networks)}. "
+            f"Write: {_remedy(networks)}"
+        )
+    pairs: list[Any] = list(networks)
+    for number, item in enumerate(pairs):
+        if not _is_pair(item):
+            raise TypeError(
+                f"collate takes a list of (graph, state_dict) pairs, but item {number} is "
+                f"{_described(item)}. Write: {_remedy(item)}"
+            )
+    return pairs
+
+
+def _is_pair(value: object) -> bool:
+    return isinstance(value, tuple | list) and len(value) == 2 and isinstance(value[0], ParameterGraph)
+
+
+def _described(value: object) -> str:
+    name = _type_name(value)
+    if isinstance(value, tuple | list):
+        return name
+    return f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}"
+
+
+def _type_name(value: object) -> str:
+    """Return the name of a type; of tuples and lists, those of what they hold."""
+    if not isinstance(value, tuple | list):
+        return type(value).__name__
+    parts = ", ".join([_type_name(part) for part in value[:3]] + ["..."] * (len(value) > 3))
+    return f"({parts})" if isinstance(value, tuple) else f"[{parts}]"
+
+
+def _remedy(value: object) -> str:
+    """Return the line of code that collates what `value` seems to be."""
+    parts = value if isinstance(value, tuple | list) else ()
+    if _is_pair(value):
+        return "gmn.collate([(graph, state_dict)])"
+    if isinstance(value, Batch):
+        return "metanetwork(batch), as it is collated already"
+    if isinstance(value, ParameterGraph):
+        return "gmn.collate([(graph, model.state_dict())])"
+    if isinstance(value, Mapping):
+        return "gmn.collate([(gmn.trace(model, example), state_dict)])"
+    if len(parts) == 2 and _is_pair(parts[0]) and not _is_pair(parts[1]):
+        return (
+            "collate_fn=lambda items: (gmn.collate([pair for pair, _ in items]), "
+            "torch.tensor([label for _, label in items]))"
+        )
+    if len(parts) == 3 and isinstance(parts[0], ParameterGraph):
+        return (
+            "collate_fn=lambda items: (gmn.collate([item[:2] for item in items]), "
+            "torch.tensor([label for *_, label in items]))"
+        )
+    if parts and all(_is_pair(part) for part in parts):
+        return "gmn.collate(pairs)"
+    return "gmn.collate([(gmn.trace(model, example), model.state_dict())])"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from graph_metanetworks.errors import TaskError
 from graph_metanetworks.lookup import UnknownTarget, find_object
 from graph_metanetworks.methods.method import Method, Output
-from graph_metanetworks.nn.baselines import DMC, DeepSets, StatNN
+from graph_metanetworks.nn.baselines import DMC, StatNN, WeightSet
 from graph_metanetworks.nn.baselines.boosting import BoostedStatNN
 from graph_metanetworks.nn.grit import Grit
 from graph_metanetworks.nn.metanetwork import GraphMetanetwork
@@ -89,8 +89,8 @@ METHODS = {
             "DeepSets",
             "an MLP on the set of weights; any architecture; blind to where a weight is",
             {
-                "paper": lambda output: DeepSets(192, 752, output.width),
-                "small": lambda output: DeepSets(56, 176, output.width),
+                "paper": lambda output: WeightSet(192, 752, output.width),
+                "small": lambda output: WeightSet(56, 176, output.width),
             },
             learning_rate=1e-2,
         ),

@@ -1,4 +1,4 @@
-"""From kinds, depths, indices, positions and weights to the first states of nodes and edges."""
+"""Encoders: initial states of nodes and edges from kinds, depths, indices, positions and weights."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from graph_metanetworks.graph.batch import Batch
 from graph_metanetworks.graph.parameter_graph import ParameterGraph
 from graph_metanetworks.graph.parts import MAX_POSITIONS
 from graph_metanetworks.nn.engine.panel import Panel
-from graph_metanetworks.nn.engine.scratch import room
+from graph_metanetworks.nn.engine.scratch import scratch_buffer
 from graph_metanetworks.nn.fitted import Fitted
 from graph_metanetworks.nn.mlp import add_product
 from graph_metanetworks.nn.state import graph_degrees
 from graph_metanetworks.nn.vocabulary import Vocabulary, tensor_name, tensor_rows
 
-WAVES = 8  # sine and cosine pairs for depths and indices
-SMALL = 0.1  # a weight much below it is told from others by its sign rather than by its size
+NUM_FREQUENCIES = 8  # sine and cosine pairs for depths and indices
+SMALL = 0.1  # features of a weight far below it show its sign rather than its size
 
 
-def waves(numbers: Tensor, longest: float = 10_000.0) -> Tensor:
-    """Whole numbers as sines and cosines of geometrically spaced lengths. [n] -> [n, 2 WAVES]"""
-    frequencies = longest ** -(torch.arange(WAVES, device=numbers.device) / WAVES)
+def sinusoids(numbers: Tensor, longest: float = 10_000.0) -> Tensor:
+    """Encode integers by sines and cosines of geometrically spaced periods. [n] -> [n, 2 NUM_FREQUENCIES]"""
+    frequencies = longest ** -(torch.arange(NUM_FREQUENCIES, device=numbers.device) / NUM_FREQUENCIES)
     angles = numbers[:, None] * frequencies
     return torch.cat([angles.sin(), angles.cos()], dim=1)
 
 
 class NodeEncoder(nn.Module):
-    """First node states from kind, depth, activation function, degree, and index where a node has one.
+    """Initial node states from kind, depth, activation function, degree, and index where a node has one.
 
-    Degrees are given because a mean over neighbours does not show how many there are: without them a network
-    of one attention head looks like one of four.
+    The degree is included because a mean over neighbours does not show how many there are: without it a
+    network with one attention head looks like one with four.
     """
 
     def __init__(self, hidden: int, vocabulary: Vocabulary) -> None:
@@ -41,8 +41,8 @@ class NodeEncoder(nn.Module):
         self.vocabulary = vocabulary
         self.kind = nn.Embedding(len(vocabulary.node_kinds), hidden)
         self.activation = nn.Embedding(len(vocabulary.activations), hidden)
-        self.depth = nn.Linear(2 * WAVES, hidden, bias=False)
-        self.index = nn.Linear(2 * WAVES, hidden, bias=False)
+        self.depth = nn.Linear(2 * NUM_FREQUENCIES, hidden, bias=False)
+        self.index = nn.Linear(2 * NUM_FREQUENCIES, hidden, bias=False)
         self.degree = nn.Linear(2, hidden, bias=False)
 
     def forward(self, batch: Batch) -> Tensor:  # [N, hidden]
@@ -53,35 +53,35 @@ class NodeEncoder(nn.Module):
         return torch.cat([parts[member] for member in range(len(batch))])
 
     def encode(self, graph: ParameterGraph, name: str) -> Tensor:
-        """The states of one graph's nodes; they do not depend on its weights."""
+        """Return the states of one graph's nodes. They do not depend on its weights."""
         device, dtype = self.kind.weight.device, self.kind.weight.dtype
         kinds = torch.tensor(self.vocabulary.rows("node_kinds", graph.node_kinds, name), device=device)
         functions = torch.tensor(self.vocabulary.rows("activations", graph.activations, name), device=device)
         states = self.kind(kinds[graph.node_kind.to(device)])
         states = states + self.activation(functions[graph.node_activation.to(device)])
-        states = states + self.depth(waves(graph.node_depth.to(device)).to(dtype))
+        states = states + self.depth(sinusoids(graph.node_depth.to(device)).to(dtype))
         states = states + self.degree(graph_degrees(graph).to(device).log1p().to(dtype))
         for index in (graph.node_index, graph.node_head):
             if index is not None:
                 index = index.to(device)
-                states = states + self.index(waves(index).to(dtype)) * (index >= 0)[:, None]
+                states = states + self.index(sinusoids(index).to(dtype)) * (index >= 0)[:, None]
         return states
 
 
 class EdgeEncoder(Fitted):
-    """First edge states from the weight, its kind, and its position among parallel edges.
+    """Initial edge states from the weight, its kind, and its position among parallel edges.
 
-    Weights are brought to a common scale first: `(w - mean) / deviation`, fixed per kind or, after `fit`, per
-    tensor; then a learned shift and scale for each kind or tensor. Statistics are per tensor, never per
-    element, so equivariance is kept. A weight is shown as it is, squashed, and by the logarithm of its size:
-    the means of the first two are near zero in most tensors, whatever their scale. The depth of an edge and
-    the activation function of its target reach it with the first update, from its ends.
+    Weights are standardized first: `(w - mean) / deviation`, fixed per kind or, after `fit`, per tensor. Then
+    each kind or tensor has a learned shift and scale. Statistics are per tensor, never per element, so the
+    encoder is equivariant. The features of a weight are the weight itself, a squashed copy and the logarithm
+    of its size: the means of the first two are near zero in most tensors, whatever their scale. The depth of
+    an edge and the activation function of its target reach it from its nodes, with the first update.
 
     Args:
         hidden: width of edge states.
-        channels: numbers on each edge, 1 for weights, 2 for weights and gradients, ...
+        channels: numbers on each edge: 1 for weights, 2 for weights and gradients, ...
         fourier: pairs of sine and cosine features of each weight.
-        tensors: names of parameters that have a scale of their own, besides the tensors that `fit` finds.
+        tensors: names of parameters with their own scale, in addition to the tensors that `fit` finds.
     """
 
     def __init__(
@@ -112,9 +112,9 @@ class EdgeEncoder(Fitted):
     # -------------------------------------------------------------- scale
 
     def fit(self, batches: Iterable[Batch]) -> None:
-        """Take mean and deviation of each tensor, by name, and of each kind from a training zoo.
+        """Take the mean and deviation of each tensor, by name, and of each kind from a training zoo.
 
-        Call it before the optimiser is made: it makes new parameters, one row per tensor.
+        Call it before making the optimizer: it makes new parameters, with a row per tensor.
         """
         kinds = len(self.vocabulary.edge_kinds)
         moments: dict[str | int, Tensor] = {}
@@ -140,7 +140,7 @@ class EdgeEncoder(Fitted):
             )
 
     def rows(self, panel: Panel, batch: Batch) -> tuple[Tensor, Tensor]:
-        """For each use of a panel the row of its kind, and the row of its scale. [uses] twice"""
+        """Return the row of the kind and the row of the scale of each use of a panel. [uses] each"""
         kinds = panel.kinds(self.vocabulary, batch)
         scales = tensor_rows(self.fitted_names, panel.blocks(batch), kinds, len(self.vocabulary.edge_kinds))
         device = self.kind.weight.device
@@ -149,11 +149,11 @@ class EdgeEncoder(Fitted):
     # -------------------------------------------------------------- states
 
     def terms(self, panel: Panel, batch: Batch) -> list[Tensor]:
-        """What `states` needs on the edges of a panel, each broadcastable to its shape."""
+        """Return the inputs of `states` on the edges of a panel, each broadcastable to its shape."""
         kinds, scales = self.rows(panel, batch)
         base = self.kind(kinds)[panel.use]
         if panel.position is not None:
-            base = base + self.position(_position_waves(panel.position.to(base.dtype)))
+            base = base + self.position(_position_features(panel.position.to(base.dtype)))
         factor = self.log_scale[scales].exp() / self.deviation[scales]
         offset = self.shift[scales] - self.mean[scales] * factor
         return [panel.values, base, factor[panel.use], offset[panel.use]]
@@ -162,33 +162,34 @@ class EdgeEncoder(Fitted):
         return [self.value.weight]
 
     def states(self, terms: list[Tensor], weights: list[Tensor]) -> Tensor:
-        """First edge states, `[*piece, hidden]`."""
+        """Return initial edge states, `[*piece, hidden]`."""
         values, base, factor, offset = terms
         values, channels = values.to(factor.dtype), values.shape[-1]
-        scaled = torch.mul(values, factor, out=room("scaled", values, channels)).add_(offset)
-        size = torch.abs(scaled, out=room("size", values, channels)).add_(SMALL)
-        soft = torch.div(scaled, size, out=room("soft", values, channels))
-        features = [scaled, soft, torch.log(size, out=room("size", values, channels))]
+        scaled = torch.mul(values, factor, out=scratch_buffer("scaled", values, channels)).add_(offset)
+        size = torch.abs(scaled, out=scratch_buffer("size", values, channels)).add_(SMALL)
+        soft = torch.div(scaled, size, out=scratch_buffer("soft", values, channels))
+        features = [scaled, soft, torch.log(size, out=scratch_buffer("size", values, channels))]
         for octave in range(self.fourier):
             features += [(2**octave * pi * scaled).sin(), (2**octave * pi * scaled).cos()]
-        place = room("shown", values, channels * len(features))
-        if place is not None:
-            place = place.view(len(features), *values.shape)
-        shown = torch.stack(features, out=place).movedim(0, -2).flatten(-2)  # side by side it would be slower
-        place = room("states", values, base.shape[-1])
-        if place is not None:
-            base = place.copy_(base)
-        return add_product(base, shown, weights[0], out=place)
+        out = scratch_buffer("features", values, channels * len(features))
+        if out is not None:
+            out = out.view(len(features), *values.shape)
+        # stacking along the first dimension is faster than along the last
+        stacked = torch.stack(features, out=out).movedim(0, -2).flatten(-2)
+        out = scratch_buffer("states", values, base.shape[-1])
+        if out is not None:
+            base = out.copy_(base)
+        return add_product(base, stacked, weights[0], out=out)
 
 
-def _position_waves(position: Tensor) -> Tensor:
-    """Offsets from the centre, in [-1/2, 1/2], as smooth features that are 0 there. [..., 3] -> [..., 12]"""
+def _position_features(position: Tensor) -> Tensor:
+    """Encode offsets from the centre, in [-1/2, 1/2]; features are 0 there. [..., 3] -> [..., 12]"""
     angles = pi * position
     return torch.cat([angles.sin(), 1 - angles.cos(), (4 * angles).sin(), 1 - (4 * angles).cos()], dim=-1)
 
 
 def moments_of(weights: Tensor) -> Tensor:
-    """Count, sum and sum of squares of each channel, in float64. [n, m, C] -> [3, C]"""
+    """Return count, sum and sum of squares of each channel, in float64. [n, m, C] -> [3, C]"""
     weights = weights.double()
     count = torch.full_like(weights[0, 0], weights.shape[0] * weights.shape[1])
     return torch.stack([count, weights.sum((0, 1)), weights.square().sum((0, 1))])

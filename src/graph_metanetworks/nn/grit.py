@@ -15,7 +15,7 @@ from graph_metanetworks.nn.state import Links, State, degrees
 
 
 def signed_root(x: Tensor, smallest: float = 1e-6) -> Tensor:
-    """The root of the absolute value, with the sign; near 0 it is linear, so that its slope stays finite."""
+    """Return the signed square root; near 0 it is linear, so that its slope stays finite."""
     return x * (x.abs() + smallest).rsqrt()
 
 
@@ -33,17 +33,17 @@ class GritBlock(nn.Module):
     with the signed root :math:`\rho`. Where it differs from the paper:
 
     - Nodes attend to their neighbours, at both ends of edges, instead of to all nodes.
-    - The biases :math:`b_w, b_b` are one pair for looking along edges and one for looking against them, which
-      tells the two apart. An edge has one state; the mean of both updates it.
+    - The biases :math:`b_w, b_b` are one pair for attention along edges and one for attention against them,
+      which distinguishes the two. An edge has one state, updated by the mean of both.
     - LayerNorm before each part instead of BatchNorm after it. A result must not depend on the other networks
-      of a batch; and the residual path keeps the degree, which a LayerNorm after the scaler would undo.
+      of a batch, and the residual path keeps the degree, which a LayerNorm after the scaler would undo.
 
     Args:
         hidden: width of states; a multiple of `heads`.
-        heads: how many attentions share it.
+        heads: number of attention heads.
         inner: width inside the MLP; twice `hidden` by default.
-        updates_nodes: False for a last block of which only edges are read.
-        updates_edges: False for a last block of which only nodes are read.
+        updates_nodes: False for a last block if the readout reads edges only.
+        updates_edges: False for a last block if the readout reads nodes only.
     """
 
     def __init__(
@@ -81,18 +81,18 @@ class GritBlock(nn.Module):
         return State(nodes, edges, features)
 
     def pairs(self, nodes: Tensor, edges: Tensor, links: Links) -> list[Tensor]:
-        """States of pairs: of each target with its source, and the other way round. [E, hidden] twice"""
-        query, key, own = self.query(nodes), self.key(nodes), self.scale_and_shift(edges)
+        """Return the states of pairs: each target with its source, and the reverse. [E, hidden] each"""
+        query, key, modulation = self.query(nodes), self.key(nodes), self.scale_and_shift(edges)
         ends = [(links.target, links.source), (links.source, links.target)]
         pairs = []
         for (receiver, sender), direction in zip(ends, self.directions, strict=True):
-            scale, shift = (own + direction).chunk(2, dim=1)
+            scale, shift = (modulation + direction).chunk(2, dim=1)
             pairs.append((signed_root((query[receiver] + key[sender]) * scale) + shift).relu())
         return pairs
 
 
 class NeighbourAttention(nn.Module):
-    """What each node takes from its neighbours, given states of pairs: along edges, then against them."""
+    """Attention of each node to its neighbours, given states of pairs: along edges, then against them."""
 
     def __init__(self, hidden: int, heads: int) -> None:
         super().__init__()
@@ -111,7 +111,7 @@ class NeighbourAttention(nn.Module):
         pairs, values = (x.unflatten(1, (self.heads, -1)) for x in (pairs, self.value(nodes)))
         weight = scatter_softmax((pairs * self.score).sum(-1), receiver, len(nodes))[..., None]
         from_nodes, from_pairs = (scatter(weight * x, receiver, len(nodes)) for x in (values[sender], pairs))
-        # W_Ev is linear, so it may come after the sum: once for each node, not for each edge
+        # W_Ev is linear, so it can follow the sum: once per node, not once per edge
         mixed = from_nodes + torch.einsum("nhi,hij->nhj", from_pairs, self.pair_value)
         degree = degrees(links.batch).sum(1, keepdim=True).to(nodes.dtype)
         constant, growing = self.by_degree
@@ -120,7 +120,7 @@ class NeighbourAttention(nn.Module):
 
 @dataclass(frozen=True)
 class Grit:
-    """GRIT blocks for a `GraphMetanetwork`, which makes them itself: `blocks=gmn.nn.Grit(heads=16)`.
+    """The configuration of GRIT blocks in a `GraphMetanetwork`: `blocks=gmn.nn.Grit(heads=16)`.
 
     >>> import graph_metanetworks as gmn
     >>> gmn.GraphMetanetwork(hidden=32, layers=3, blocks=gmn.nn.Grit(heads=4, steps=8)).num_parameters > 0
@@ -128,14 +128,14 @@ class Grit:
 
     Args:
         heads: attention heads of each block.
-        steps: powers of random walks that are encoded before the first block; 0 for none.
+        steps: number of random-walk powers encoded before the first block; 0 for none.
     """
 
     heads: int = 8
     steps: int = 0
 
     def make(self, hidden: int, layers: int, readout: Readout, inner: int | None = None) -> list[nn.Module]:
-        """The blocks; the last one updates only what the readout reads."""
+        """Make the blocks. The last one updates only what the readout reads."""
         walks = [RandomWalkEncoder(hidden, self.steps)] if self.steps else []
         blocks = [GritBlock(hidden, self.heads, inner=inner) for _ in range(layers - 1)]
         last = GritBlock(

@@ -1,4 +1,4 @@
-"""The paper's block: messages along edges, then an update of nodes, of the global feature, and of edges."""
+"""The paper's block: messages along edges, then updates of nodes, of the global feature and of edges."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from graph_metanetworks.nn.engine.scratch import room
-from graph_metanetworks.nn.engine.sweep import Found, Terms
+from graph_metanetworks.nn.engine.scratch import scratch_buffer
+from graph_metanetworks.nn.engine.sweep import CellResult, Terms
 from graph_metanetworks.nn.mlp import Mlp, add_product
 from graph_metanetworks.nn.norm import RmsNorm, normed
 from graph_metanetworks.nn.scatter import scatter
@@ -17,7 +17,7 @@ from graph_metanetworks.nn.state import Links, State, degrees
 
 Aggregation = Literal["mean", "sum", "max", "fan"]
 AGGREGATIONS = ("mean", "sum", "max", "fan")
-EDGE_GAIN = 0.1  # at first edges keep what they show of weights: random updates would hide it from a readout
+EDGE_GAIN = 0.1  # initial edge updates are small: larger random ones would hide the weights from a readout
 
 
 class MessagePassing(nn.Module):
@@ -28,15 +28,15 @@ class MessagePassing(nn.Module):
         u &\gets u + \mathrm{MLP}^u(u, \mathrm{mean}_i v_i, \mathrm{mean}_{ij} e_{ij}) \\
         e_{ij} &\gets e_{ij} + \mathrm{MLP}^e(v_i, v_j, e_{ij}, u)
 
-    Two-way messages go along edges and against them, told apart by a feature; an edge has one state.
+    Two-way messages go along edges and against them, distinguished by a feature. An edge has one state.
 
     Args:
         hidden: width of the states of nodes, edges and the global feature.
         inner: width inside each MLP; `hidden` by default.
-        aggregation: "mean", "sum", "max" or "fan" (sum divided by the root of the number of neighbours).
-        two_way: send messages against the edges too.
+        aggregation: "mean", "sum", "max" or "fan" (sum divided by the square root of the degree).
+        two_way: also send messages against the edges.
         global_feature: keep a state per network, used by all updates.
-        updates_edges: False for a last block of which only nodes are read; then the global feature is not
+        updates_edges: False for a last block if the readout reads nodes only; the global feature is then not
             updated either.
     """
 
@@ -59,8 +59,8 @@ class MessagePassing(nn.Module):
         self.node_norm = nn.LayerNorm(hidden)
         self.edge_norm = RmsNorm(hidden)
         directions = 2 if two_way else 0
-        # no bias after the aggregation, so that applying it before or after the mean is the same; none at the
-        # end of an update of edges, where it would cost as much as all other sums
+        # Without a bias, the second layer of messages may be applied before or after the mean. At the end of
+        # an edge update, a bias would cost as much as all other sums.
         self.message = Mlp(3 * hidden + directions + extra, inner, hidden, bias=False)
         self.node_update = Mlp(2 * hidden + extra, inner, hidden)
         self.global_update = Mlp(3 * hidden, inner, hidden) if global_feature and updates_edges else None
@@ -69,42 +69,44 @@ class MessagePassing(nn.Module):
             Mlp(3 * hidden + extra, inner, hidden, bias=False, gain=EDGE_GAIN) if updates_edges else None
         )
 
-    # -------------------------------------------------------------- the terms of edges, for the engine
+    # -------------------------------------------------------------- edges, for the engine
 
     def message_terms(self, nodes: Tensor, context: Tensor | None) -> Terms:
-        """What edges need of their ends to send messages; `context` is the global feature of each node."""
+        """Return the terms of nodes in messages; `context` is the global feature of each node."""
         nodes = self.node_norm(nodes)
         first = self.message.first
         hidden = self.hidden
-        to = F.linear(nodes, first.weight[:, :hidden], first.bias)  # as the receiver
+        receiver = F.linear(nodes, first.weight[:, :hidden], first.bias)
         if context is not None:
-            to = to + F.linear(context, first.weight[:, -hidden:])
-        fro = F.linear(nodes, first.weight[:, hidden : 2 * hidden])  # as the sender
+            receiver = receiver + F.linear(context, first.weight[:, -hidden:])
+        sender = F.linear(nodes, first.weight[:, hidden : 2 * hidden])
         if not self.two_way:
-            return Terms(source=fro, target=to)
+            return Terms(source=sender, target=receiver)
         along, against = first.weight[:, 3 * hidden : 3 * hidden + 2].unbind(1)
-        # for a message along the edge, and what a message against it has besides
-        to, back = to + along, to + against
-        return Terms(source=torch.cat([fro, back - fro], 1), target=torch.cat([to, fro - to], 1))
+        # the terms of a message along the edge, and what to add for the reverse message
+        forward, reverse = receiver + along, receiver + against
+        return Terms(
+            source=torch.cat([sender, reverse - sender], 1), target=torch.cat([forward, sender - forward], 1)
+        )
 
     def message_weights(self) -> list[Tensor]:
-        own = self.message.first.weight[:, 2 * self.hidden : 3 * self.hidden]
-        return [own * self.edge_norm.weight]
+        on_edges = self.message.first.weight[:, 2 * self.hidden : 3 * self.hidden]
+        return [on_edges * self.edge_norm.weight]
 
-    def messages(self, edges: Tensor, ends: Terms, weights: list[Tensor]) -> Found:
-        """Messages to each edge's target and, if two-way, to its source, before the last linear layer."""
+    def messages(self, edges: Tensor, ends: Terms, weights: list[Tensor]) -> CellResult:
+        """Return messages to each edge's target and, if two-way, source, before their last linear layer."""
         states = normed(edges)
         pooled = states if self.global_update is not None else None
         if not self.two_way:
-            return Found(to_target=_met(states, ends, weights[0]).relu_(), pooled=pooled)
-        (source, besides_source), (target, besides_target) = (end.chunk(2, -1) for end in ends)
-        along = _met(states, Terms(source, target), weights[0])
-        place = room("against", along, along.shape[-1])
-        against = torch.add(along, besides_source, out=place).add_(besides_target)
-        return Found(to_target=along.relu_(), to_source=against.relu_(), pooled=pooled)
+            return CellResult(to_target=pre_activation(states, ends, weights[0]).relu_(), pooled=pooled)
+        (source, reverse_source), (target, reverse_target) = (end.chunk(2, -1) for end in ends)
+        along = pre_activation(states, Terms(source, target), weights[0])
+        out = scratch_buffer("against", along, along.shape[-1])
+        against = torch.add(along, reverse_source, out=out).add_(reverse_target)
+        return CellResult(to_target=along.relu_(), to_source=against.relu_(), pooled=pooled)
 
     def edge_terms(self, nodes: Tensor, context: Tensor | None) -> Terms:
-        """What edges need of their ends to be updated."""
+        """Return the terms of nodes in edge updates."""
         assert self.edge_update is not None and self.edge_node_norm is not None
         nodes = self.edge_node_norm(nodes)
         first = self.edge_update.first
@@ -117,24 +119,24 @@ class MessagePassing(nn.Module):
     def edge_weights(self) -> list[Tensor]:
         assert self.edge_update is not None
         first, second = self.edge_update.first, self.edge_update.second
-        own = first.weight[:, 2 * self.hidden : 3 * self.hidden]
-        return [own * self.edge_norm.weight, second.weight]
+        on_edges = first.weight[:, 2 * self.hidden : 3 * self.hidden]
+        return [on_edges * self.edge_norm.weight, second.weight]
 
     def updated(self, edges: Tensor, ends: Terms, weights: list[Tensor], out: Tensor | None = None) -> Tensor:
-        """The edges' next states; `out` may be `edges` themselves."""
+        """Return updated edge states; `out` may be `edges` itself."""
         first, second = weights
-        inner = _met(normed(edges), ends, first).relu_()
+        inner = pre_activation(normed(edges), ends, first).relu_()
         return add_product(edges, inner, second, out=out)
 
     # -------------------------------------------------------------- nodes and the global feature
 
     def updated_nodes(self, nodes: Tensor, messages: Tensor, context: Tensor | None) -> Tensor:
-        """The nodes' next states from aggregated messages `[N, inner]`."""
+        """Return updated node states from aggregated messages `[N, inner]`."""
         parts = [self.node_norm(nodes), self.message.second(messages)]
         return nodes + self.node_update(torch.cat(parts if context is None else [*parts, context], dim=1))
 
     def aggregated(self, messages: Tensor, degree: Tensor) -> Tensor:
-        """From sums (or maxima) of messages, and the number of edges into and out of each node `[N, 2]`."""
+        """Aggregate: divide sums of messages by in- and out-degrees `[N, 2]`; maxima stay as they are."""
         count = (degree.sum(1) if self.two_way else degree[:, 0]).clamp(min=1)[:, None].to(messages.dtype)
         if self.aggregation == "mean":
             return messages / count
@@ -184,8 +186,8 @@ class MessagePassing(nn.Module):
         return nodes + self.node_update(torch.cat([normed_nodes, messages, *context], dim=1))
 
 
-def _met(states: Tensor, ends: Terms, weight: Tensor) -> Tensor:
-    """A linear layer on states, plus the terms of both ends. [*piece, inner]"""
-    place = room("inner", states, len(weight))
-    met = torch.add(ends.source, ends.target.expand(*states.shape[:-1], -1), out=place)
-    return add_product(met, states, weight, out=place)
+def pre_activation(states: Tensor, ends: Terms, weight: Tensor) -> Tensor:
+    """Apply a linear layer to states and add the terms of both ends. [*piece, inner]"""
+    out = scratch_buffer("inner", states, len(weight))
+    terms = torch.add(ends.source, ends.target.expand(*states.shape[:-1], -1), out=out)
+    return add_product(terms, states, weight, out=out)

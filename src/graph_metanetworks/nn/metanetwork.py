@@ -9,12 +9,12 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from graph_metanetworks.graph.batch import Batch
+from graph_metanetworks.graph.batch import Batch, require_batch
 from graph_metanetworks.nn import pretrained
 from graph_metanetworks.nn.encoders import EdgeEncoder, NodeEncoder
+from graph_metanetworks.nn.execution import BLOCKS, in_batch_order, run_panels, streaming
 from graph_metanetworks.nn.grit import Grit
 from graph_metanetworks.nn.message_passing import Aggregation, MessagePassing
-from graph_metanetworks.nn.panel_run import BLOCKS, in_order, run_panels
 from graph_metanetworks.nn.readouts import (
     AttentionPooling,
     EachEdge,
@@ -26,7 +26,6 @@ from graph_metanetworks.nn.readouts import (
     Readout,
 )
 from graph_metanetworks.nn.state import Links, State
-from graph_metanetworks.nn.streaming import streaming
 from graph_metanetworks.nn.tensor_readout import MeanByTensor
 from graph_metanetworks.nn.vocabulary import Vocabulary
 
@@ -54,13 +53,13 @@ PRESETS: dict[str, dict[str, Any]] = {
         "level": "edge",
         "readout": "edit",
     },  # 5.2: 8.9 million
-    # 2,965,365 parameters; published with 3,652,865, of which we do not know how they are spent
+    # 2,965,365 parameters. The published model has 3,652,865; the paper does not say where they are.
     "grit": {"hidden": 256, "layers": 4, "blocks": Grit(heads=16), "readout": "nodes"},
 }
 
 
 class GraphMetanetwork(nn.Module):
-    """A network that takes networks: encodes a batch of parameter graphs, passes messages, reads out.
+    """A graph network on networks: encode a batch of parameter graphs, pass messages, read out.
 
     >>> import torch, graph_metanetworks as gmn
     >>> model = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
@@ -81,17 +80,17 @@ class GraphMetanetwork(nn.Module):
         inner: width inside the blocks' MLPs; `hidden` by default.
         readout: at graph level "edges" (the mean over edges), "kinds", "tensors", "nodes" or "attention"; at
             edge level "each" or "edit" (the weights plus a learned change); or a `Readout`.
-        channels: numbers on each edge, 2 for weights and gradients.
+        channels: numbers on each edge: 1 for weights, 2 for weights and gradients, ...
         fourier: pairs of sine and cosine features of each weight.
-        tensors: names of parameters that have a learned scale of their own (and, when editing, a step size);
-            others share that of their kind. `fit` adds those of a zoo.
+        tensors: names of parameters with their own learned scale and, when editing, step size; others share
+            those of their kind. `fit` adds the tensors of a zoo.
         aggregation, two_way, global_feature: see `MessagePassing`; other blocks ignore them.
-        blocks: instead of `layers` times `MessagePassing`: `gmn.nn.Grit(...)`, for as many `GritBlock`s; or
-            blocks of your own, modules that take and return a `State`, given `Links`.
-        node_encoder, edge_encoder: encoders of your own.
-        vocabulary: the kinds that are embedded.
-        engine: "blocks", "stream" (edge states are recomputed, not stored) or "edge_list" (plain PyG, which
-            other blocks need).
+        blocks: what to use instead of `MessagePassing`: `gmn.nn.Grit(...)` for `layers` blocks of GRIT, or a
+            list of your own modules `(State, Links) -> State`.
+        node_encoder, edge_encoder: your own encoders.
+        vocabulary: the kinds that have embeddings.
+        engine: "blocks", "stream" (recompute edge states instead of storing them) or "edge_list" (an explicit
+            list of edges, always used for blocks other than `MessagePassing`).
     """
 
     def __init__(
@@ -119,7 +118,7 @@ class GraphMetanetwork(nn.Module):
         self.config: dict[str, Any] = pretrained.config_of(locals())
         vocabulary = vocabulary or Vocabulary()
         self.hidden, self.out, self.level = hidden, out, level
-        self.engine: Engine = _known(engine)
+        self.engine: Engine = _checked_engine(engine)
         self.readout = _readout(readout, level, hidden, out, vocabulary, tensors)
         self.node_encoder = node_encoder or NodeEncoder(hidden, vocabulary)
         self.edge_encoder = edge_encoder or EdgeEncoder(
@@ -141,20 +140,21 @@ class GraphMetanetwork(nn.Module):
 
     @property
     def runs_on_panels(self) -> bool:
-        """Whether all blocks are `MessagePassing`; others need a list of edges."""
+        """Whether all blocks are `MessagePassing`; others need an explicit list of edges."""
         return all(isinstance(block, MessagePassing) for block in self.blocks)
 
     def forward(self, batch: Batch, engine: Engine | None = None, **options: Any) -> Tensor:
         """Run on a batch.
 
-        Options of the engine "stream": `workers` (how many share the work) and `progress` (a bar).
+        The engine "stream" has two options: `workers`, their number, and `progress`, to show a bar.
         """
-        engine = self.engine if engine is None else _known(engine)
+        require_batch(batch)
+        engine = self.engine if engine is None else _checked_engine(engine)
         self._check(batch, engine)
         if engine == "stream":
             return run_panels(self, batch, streaming(**options))
         if options:
-            raise TypeError(f"{', '.join(options)}: options of engine='stream' only, not of {engine!r}")
+            raise TypeError(f"{', '.join(options)}: only engine='stream' takes options, not {engine!r}")
         if engine == "edge_list" or not self.runs_on_panels:
             return self._run_edge_list(batch)
         return run_panels(self, batch, BLOCKS)
@@ -190,25 +190,25 @@ class GraphMetanetwork(nn.Module):
         for block in self.blocks:
             state = block(state, links)
         result = self.readout(state, links)
-        return in_order([links.panel], [result]) if self.level == "edge" else result
+        return in_batch_order([links.panel], [result]) if self.level == "edge" else result
 
     def _check(self, batch: Batch, engine: Engine) -> None:
         if engine == "stream" and not self.runs_on_panels:
             raise ValueError(
-                "engine='stream' runs MessagePassing blocks only; run others with engine='edge_list'."
+                "engine='stream' runs MessagePassing blocks only. Use engine='edge_list' for others."
             )
         if batch.channels != self.edge_encoder.channels:
             raise ValueError(
                 f"the batch has {batch.channels} numbers on each edge, but this metanetwork was made with "
                 f"channels={self.edge_encoder.channels}. Make it with channels={batch.channels}, or collate "
-                "other state dicts."
+                "another number of state dicts per network."
             )
 
-    # -------------------------------------------------------------- making, saving, loading
+    # -------------------------------------------------------------- presets, saving, loading
 
     @classmethod
     def preset(cls, name: str, **options: Any) -> GraphMetanetwork:
-        """A published configuration: "accuracy", "contrastive", "editing" or "grit". Options override it."""
+        """Make a published configuration: "accuracy", "contrastive", "editing" or "grit", with options."""
         if name not in PRESETS:
             raise ValueError(f"no preset {name!r}; there are {', '.join(PRESETS)}")
         return cls(**(PRESETS[name] | options))
@@ -219,16 +219,16 @@ class GraphMetanetwork(nn.Module):
 
     @classmethod
     def from_pretrained(cls, folder: str | Path, **custom: Any) -> GraphMetanetwork:
-        """Read what `save_pretrained` wrote; modules of your own are passed again by name."""
+        """Load what `save_pretrained` wrote. Pass modules of your own again, by name."""
         return pretrained.load(cls, folder, **custom)
 
     @property
     def num_parameters(self) -> int:
-        """Numbers that training changes."""
+        """The number of trainable parameters."""
         return sum(p.numel() for p in self.parameters() if p.requires_grad)
 
 
-def _known(engine: Engine) -> Engine:
+def _checked_engine(engine: Engine) -> Engine:
     if engine not in ENGINES:
         raise ValueError(f"engine={engine!r} is none of {', '.join(ENGINES)}")
     return engine

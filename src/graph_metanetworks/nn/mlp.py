@@ -1,4 +1,4 @@
-"""Linear layers on states: the MLP that all blocks and readouts use, and the product on many edges."""
+"""Linear layers on states: the MLP of blocks and readouts, and matrix products over many edges."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from torch import Tensor, nn
 class Mlp(nn.Module):
     """Two linear layers with a ReLU between them.
 
-    At first its results are as large as its inputs (He et al., 2015). Torch's own start makes them a quarter
-    of that: then what an update adds to a state is hardly seen, and training is slow.
+    Initial weights (He et al., 2015) keep the scale of inputs. With torch's default initialization results
+    have a quarter of it: updates then hardly change a state, and training is slow.
 
     Args:
-        bias: add one to results.
-        gain: how large results are at first, beside inputs.
+        bias: whether the second layer has a bias.
+        gain: initial scale of the results, relative to the inputs.
     """
 
     def __init__(
@@ -32,16 +32,16 @@ class Mlp(nn.Module):
 
 
 def product(edges: Tensor, weight: Tensor, out: Tensor | None = None) -> Tensor:
-    """A linear layer on states of any shape as one flat product; torch may choose a batched one: slower.
+    """Apply a linear layer to states of any shape as one flat product; torch may choose a slower batched one.
 
-    The result is a view. Do not change it in place where gradients are recorded: that is slow.
+    The result is a view. Do not modify it in place where gradients are recorded: that is slow.
     """
     flat = None if out is None else out.flatten(0, -2)
     return torch.mm(edges.flatten(0, -2), weight.t(), out=flat).view(*edges.shape[:-1], -1)
 
 
 def add_product(states: Tensor, edges: Tensor, weight: Tensor, out: Tensor | None = None) -> Tensor:
-    """States plus a linear layer on others; `out` may be `states` itself."""
+    """Add a linear layer on `edges` to `states`; `out` may be `states` itself."""
     if out is None:
         return states + product(edges, weight)
     torch.addmm(states.flatten(0, -2), edges.flatten(0, -2), weight.t(), out=out.flatten(0, -2))

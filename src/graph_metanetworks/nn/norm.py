@@ -5,16 +5,16 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from graph_metanetworks.nn.engine.scratch import room
+from graph_metanetworks.nn.engine.scratch import scratch_buffer
 
 EPS = 1e-6
 
 
 class RmsNorm(nn.Module):
-    """States divided by their root mean square, times a learned scale.
+    """Divide states by their root mean square and multiply them by a learned scale.
 
-    On the CPU it is several times as fast as a LayerNorm for so few numbers. Unlike `nn.RMSNorm` it takes
-    states in half precision with a scale in float32, as autocast makes them.
+    On the CPU it is several times as fast as a LayerNorm of this width. Unlike `nn.RMSNorm`, it takes states
+    in half precision with a scale in float32, as autocast makes them.
     """
 
     def __init__(self, hidden: int) -> None:
@@ -26,27 +26,27 @@ class RmsNorm(nn.Module):
 
 
 def normed(edges: Tensor) -> Tensor:
-    """States divided by their root mean square: the norm before its scale. [..., hidden]"""
+    """Divide states by their root mean square: the norm before its scale. [..., hidden]"""
     return _Normed.apply(edges)[0] if edges.requires_grad and torch.is_grad_enabled() else _normed(edges)[0]
 
 
 def _normed(edges: Tensor) -> tuple[Tensor, Tensor]:
-    """Also the factor of each edge, `[..., 1]`."""
-    place = room("normed", edges, edges.shape[-1])
-    factor = _mean(torch.mul(edges, edges, out=place), room("factor", edges, 1)).add_(EPS).rsqrt_()
-    return torch.mul(edges, factor, out=place), factor
+    """Return normed states and the factor of each edge, `[..., 1]`."""
+    out = scratch_buffer("normed", edges, edges.shape[-1])
+    factor = _mean(torch.mul(edges, edges, out=out), scratch_buffer("factor", edges, 1)).add_(EPS).rsqrt_()
+    return torch.mul(edges, factor, out=out), factor
 
 
-def _mean(numbers: Tensor, place: Tensor | None = None) -> Tensor:
-    """`[..., width]` to `[..., 1]`: a product sums short rows in a third of the time of a reduction."""
+def _mean(numbers: Tensor, out: Tensor | None = None) -> Tensor:  # [..., width] -> [..., 1]
+    """Return the mean of each row. For short rows a product takes a third of the time of a reduction."""
     width = numbers.shape[-1]
-    flat = None if place is None else place.flatten()
+    flat = None if out is None else out.flatten()
     mean = torch.mv(numbers.flatten(0, -2), numbers.new_full((width,), 1 / width), out=flat)
     return mean.view(*numbers.shape[:-1], 1)
 
 
 class _Normed(torch.autograd.Function):
-    """With derivatives by hand: those that autograd finds take three times as many passes over memory."""
+    """`normed` with derivatives by hand: those of autograd take three times as many passes over memory."""
 
     generate_vmap_rule = True
 
@@ -64,10 +64,10 @@ class _Normed(torch.autograd.Function):
     def backward(ctx, *grads: Tensor | None) -> Tensor | None:
         (to_result, to_factor), (result, factor) = grads, ctx.saved_tensors
         grad = None if to_result is None else _derivative(to_result, result, factor)
-        if to_factor is None:  # it is wanted only for second derivatives
+        if to_factor is None:  # only second derivatives need it
             return grad
-        own = -to_factor * factor.square() * result / result.shape[-1]
-        return own if grad is None else grad + own
+        through_factor = -to_factor * factor.square() * result / result.shape[-1]
+        return through_factor if grad is None else grad + through_factor
 
     @staticmethod
     def jvp(ctx, *tangents: Tensor) -> tuple[Tensor, Tensor]:
@@ -76,5 +76,5 @@ class _Normed(torch.autograd.Function):
 
 
 def _derivative(along: Tensor, result: Tensor, factor: Tensor) -> Tensor:
-    """That of the result along a direction; it is symmetric, so it is its own transpose."""
+    """Return the Jacobian-vector product. The Jacobian is symmetric."""
     return torch.addcmul(along, result, _mean(along * result), value=-1) * factor

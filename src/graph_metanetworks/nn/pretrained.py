@@ -1,4 +1,4 @@
-"""Save and load metanetworks: weights as safetensors, how they were made as JSON."""
+"""Save and load metanetworks: weights as safetensors, configuration as JSON."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CONFIG, WEIGHTS = "config.json", "model.safetensors"
 
 
 def config_of(arguments: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a metanetwork that JSON can hold; names of the others under "custom"."""
+    """Return the arguments of a metanetwork that JSON can hold, and the names of the others as "custom"."""
     given = {name: value for name, value in arguments.items() if name not in ("self", "__class__")}
     modules = {name for name, value in given.items() if isinstance(value, nn.Module)}
     custom = [*modules, *(["blocks"] if isinstance(given["blocks"], list | tuple) else [])]
@@ -53,7 +53,7 @@ def load(kind: type[Metanetwork], folder: str | Path, **custom: Any) -> Metanetw
     names, needed = config.pop("scales", None), set(config.pop("custom"))
     if needed - set(custom):
         raise ValueError(
-            f"the metanetwork in {folder} was made with modules of your own: pass them again, as "
+            f"the metanetwork in {folder} was made with modules of your own. Pass them again: "
             f"from_pretrained(folder, {', '.join(f'{name}=...' for name in sorted(needed - set(custom)))})."
         )
     if config["vocabulary"] is not None:

@@ -23,15 +23,15 @@ class PygBlock(nn.Module):
     >>> conv = GATv2Conv(32, 8, heads=4, edge_dim=32, add_self_loops=False)
     >>> net = gmn.GraphMetanetwork(hidden=32, blocks=[gmn.nn.PygBlock(conv, 32)])
 
-    The layer gets each edge in both directions, told apart by a learned vector that is added to its state.
-    Layers that take `batch` (`GPSConv`) get the network of each node. Choose `norm="layer_norm"`: batch norm
-    mixes the networks of a batch. And choose `add_self_loops=False`: PyG puts its self-loops in place of
-    those that recurrent weights are.
+    The layer receives each edge in both directions, distinguished by a learned vector that is added to its
+    state. Layers that take `batch` (`GPSConv`) receive the network of each node. Choose `norm="layer_norm"`:
+    batch norm mixes the networks of a batch. Choose `add_self_loops=False`: PyG would replace the self-loops
+    of recurrent weights.
 
     Args:
-        conv: takes and returns node states of width `hidden`, with edge states of width `hidden`.
+        conv: layer on node states and edge states of width `hidden`.
         hidden: width of states.
-        updates_edges: False for a last block of which only nodes are read.
+        updates_edges: False for a last block if the readout reads nodes only.
     """
 
     def __init__(self, conv: nn.Module, hidden: int, *, updates_edges: bool = True) -> None:

@@ -1,4 +1,4 @@
-"""From the last states to a result: for each network, each node or each edge."""
+"""Readouts: results for each network, node or edge from final states."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 class Readout(nn.Module):
-    """A result from final states. Subclass it for your own: `forward(state, links) -> Tensor`.
+    """Base of readouts. Subclasses implement `forward(state, links) -> Tensor`.
 
-    Readouts of edges implement `cell` besides, which works piece by piece: then no edge state is ever stored.
+    Readouts of edges also implement `cell`, which works piece by piece, so that no edge state is stored.
     """
 
-    reads_nodes = True  # False: the last block need not update nodes, unless edges are updated from them
+    reads_nodes = True  # False: the last block need not update nodes, unless its edge update reads them
     reads_edges = True  # False: the last block need not update edges
 
     def fit(self, batches: Iterable[Batch], network: GraphMetanetwork) -> None:
@@ -38,7 +38,7 @@ class Readout(nn.Module):
 
 
 class PooledEdges(Readout):
-    """The base of readouts that sum something over the edges of each network."""
+    """Base of readouts that sum terms over the edges of each network."""
 
     reads_nodes = False
 
@@ -46,7 +46,7 @@ class PooledEdges(Readout):
         return len(batch)
 
     def segments(self, panel: Panel, batch: Batch) -> Tensor:
-        """Where each edge is summed, broadcastable to the panel."""
+        """Return the segment that each edge is summed into, broadcastable to the panel."""
         networks = torch.tensor([use.network for use in panel.uses], device=panel.use.device)
         return networks[panel.use]
 
@@ -54,11 +54,11 @@ class PooledEdges(Readout):
         return []
 
     def cell(self, edges: Tensor, weights: list[Tensor]) -> Tensor:
-        """What is summed: the norm before its scale, which sums can be given as well."""
+        """Return the terms to sum: normed states, without the scale, which `finish` can apply to the sum."""
         return normed(edges)
 
     def finish(self, pooled: Tensor, batch: Batch) -> Tensor:
-        """The result from sums `[segments, width]`."""
+        """Return the result from sums `[segments, width]`."""
         raise NotImplementedError(f"{type(self).__name__} needs finish(pooled, batch)")
 
     def forward(self, state: State, links: Links) -> Tensor:
@@ -69,7 +69,7 @@ class PooledEdges(Readout):
 
 
 class MeanEdges(PooledEdges):
-    """The mean over a network's edges, then an MLP: the paper's. [B, out]"""
+    """The paper's readout: the mean over a network's edges, then an MLP. [B, out]"""
 
     def __init__(self, hidden: int, out: int) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ class MeanEdges(PooledEdges):
 
 
 class MeanByKind(MeanEdges):
-    """The mean over each kind of edge; kinds are then weighted alike, however many edges they have."""
+    """The mean over each kind of edge, then over kinds, which count equally however many edges they have."""
 
     def __init__(self, hidden: int, out: int, vocabulary: Vocabulary | None = None) -> None:
         super().__init__(hidden, out)
@@ -115,7 +115,7 @@ class MeanByKind(MeanEdges):
 
 
 class AttentionPooling(MeanEdges):
-    """A mean over edges with learned weights, one set for each head."""
+    """A weighted mean over edges, with learned weights for each head."""
 
     def __init__(self, hidden: int, out: int, heads: int = 4) -> None:
         super().__init__(hidden, out)
@@ -128,7 +128,7 @@ class AttentionPooling(MeanEdges):
 
     def cell(self, edges: Tensor, weights: list[Tensor]) -> Tensor:
         states = normed(edges)
-        # bounded, so that sums of exponentials need no running maximum
+        # scores are bounded, so sums of exponentials need no running maximum
         weight = (8 * torch.tanh(F.linear(states, *weights[:2]) / 8)).exp()
         value = F.linear(states, *weights[2:]).unflatten(-1, (weight.shape[-1], -1))
         return torch.cat([(value * weight[..., None]).flatten(-2), weight], dim=-1)
@@ -180,7 +180,7 @@ class EachEdge(Readout):
         return product(normed(edges), weight) + bias
 
     def finish(self, result: Tensor, panel: Panel, batch: Batch) -> Tensor:
-        """The result on a panel, `[*shape, out]`."""
+        """Return the result on a panel, `[*shape, out]`."""
         return result
 
     def forward(self, state: State, links: Links) -> Tensor:
@@ -188,9 +188,9 @@ class EachEdge(Readout):
 
 
 class Edit(Fitted, EachEdge):
-    r"""New weights :math:`\theta + \gamma f(\theta)`, with :math:`\gamma` learned per tensor, .01 at first.
+    r"""New weights :math:`\theta + \gamma f(\theta)`, with :math:`\gamma` learned per tensor, initially 0.01.
 
-    Each of the `tensors` named, and each that `fit` finds, has its own; others share that of their kind.
+    Each of `tensors`, and each tensor that `fit` finds, has its own step size; others share one per kind.
     """
 
     def __init__(
@@ -212,7 +212,7 @@ class Edit(Fitted, EachEdge):
         self.gamma = nn.Parameter(self.norm.weight.new_full((rows,), self.start))
 
     def fit(self, batches: Iterable[Batch], network: GraphMetanetwork) -> None:
-        """Give each tensor of the training zoo a step size; all start anew."""
+        """Make a step size for each tensor of the training zoo; all are reset."""
         self.set_fitted_names(dict.fromkeys([*self.fitted_names, *network.edge_encoder.fitted_names]))
 
     def finish(self, result: Tensor, panel: Panel, batch: Batch) -> Tensor:

@@ -1,4 +1,4 @@
-"""What flows through a metanetwork: states of nodes, edges and networks, and what links them."""
+"""The data that flows through a metanetwork: states of nodes, edges and networks, and their structure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Links:
 
     @cached_property
     def panel(self) -> Panel:
-        """All edges in one list; made when it is first asked for."""
+        """All edges in one list, made on first use."""
         (panel,) = arrange(self.batch, list_below=self.batch.num_edges + 1)
         return panel
 
@@ -59,7 +59,7 @@ class Links:
 
 
 def node_network(batch: Batch) -> Tensor:
-    """The network of each node of a batch. [N]"""
+    """Return the network of each node of a batch. [N]"""
     sizes = torch.tensor([graph.num_nodes for graph in batch.graphs], device=batch.device)
     return torch.arange(len(batch), device=batch.device).repeat_interleave(sizes)
 
@@ -68,12 +68,12 @@ _DEGREES: WeakKeyDictionary[ParameterGraph, Tensor] = WeakKeyDictionary()
 
 
 def degrees(batch: Batch) -> Tensor:
-    """The number of edges into and out of each node. [N, 2]"""
+    """Return the number of edges into and out of each node. [N, 2]"""
     return torch.cat([graph_degrees(graph) for graph in batch.graphs]).to(batch.device)
 
 
 def graph_degrees(graph: ParameterGraph) -> Tensor:
-    """The same for one graph; counted once."""
+    """Return the degrees of one graph, cached."""
     if graph not in _DEGREES:
         counts = torch.zeros(graph.num_nodes, 2, dtype=torch.int64)
         for block in graph.blocks:

@@ -1,4 +1,4 @@
-"""A readout for small zoos: what each tensor is like, beside what it is like in other networks."""
+"""A readout for small zoos: the means of each tensor, standardized over the training zoo."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 
 class TensorMeans(PooledEdges):
-    """The mean of states, and of their squares, over each block of edges. [blocks, 2 hidden]
+    """The means of states and of their squares over each block of edges. [blocks, 2 hidden]
 
-    A block is a tensor, or a part of one that has a role of its own (the queries of a packed attention).
+    A block is a tensor, or a part of one with its own role, such as the queries of a packed attention.
     """
 
     def num_segments(self, batch: Batch) -> int:
@@ -45,15 +45,15 @@ class TensorMeans(PooledEdges):
 
 
 class MeanByTensor(Fitted, TensorMeans):
-    """The means of each tensor, then an MLP that knows which tensor it is, then the sum over tensors.
+    """The means of each tensor, an MLP that is told which tensor it is, then the sum over tensors.
 
-    All tensors count alike, however many edges they have. After `fit` means are seen beside those of the same
-    tensor in the training zoo: how they differ from network to network is little beside what all share. A
-    tensor is known by its name, or else by its kind of edges.
+    All tensors count equally, however many edges they have. After `fit`, means are standardized over the
+    training zoo, because their differences between networks are small compared to what all share. A tensor is
+    identified by its name, or by its kind of edges if the name is unknown.
 
     Args:
-        inner: width of what is summed.
-        tensors: names of parameters that are known, besides those that `fit` is given.
+        inner: width of the terms that are summed.
+        tensors: names of known parameters; `fit` replaces them.
     """
 
     def __init__(
@@ -83,19 +83,20 @@ class MeanByTensor(Fitted, TensorMeans):
     def fit(self, batches: Iterable[Batch], network: GraphMetanetwork) -> None:
         """Take the mean and deviation of each tensor's means from a training zoo."""
         self.set_fitted_names(network.edge_encoder.fitted_names)
-        means = TensorMeans()
+        readout = TensorMeans()
         found = [
-            (self.rows(batch), self.rows(batch, by_name=False), network.read(batch, means))
+            (self.rows(batch), self.rows(batch, by_name=False), network.read(batch, readout))
             for batch in batches
         ]
         names, kinds, all_means = (torch.cat(part) for part in zip(*found, strict=True))
         for rows in (names, kinds):
             for row in rows.unique().tolist():
-                own = all_means[rows == row]
-                self.mean[row], self.deviation[row] = own.mean(0), own.std(0, correction=0).clamp(min=1e-3)
+                means = all_means[rows == row]
+                self.mean[row] = means.mean(0)
+                self.deviation[row] = means.std(0, correction=0).clamp(min=1e-3)
 
     def rows(self, batch: Batch, *, by_name: bool = True) -> Tensor:
-        """The row of each block. [blocks]"""
+        """Return the row of each block. [blocks]"""
         found, tensors = [], self.fitted_names if by_name else ()
         for graph, name in zip(batch.graphs, batch.names, strict=True):
             kinds = self.vocabulary.rows("edge_kinds", [block.kind for block in graph.blocks], name)
@@ -108,4 +109,4 @@ class MeanByTensor(Fitted, TensorMeans):
         standardized = standardized.sign() * standardized.abs().log1p() * self.gain[rows]
         mixed = self.mix(torch.cat([standardized, self.name[rows]], dim=1)).relu()
         parts = mixed.split([len(graph.blocks) for graph in batch.graphs])
-        return self.head(torch.stack([own.sum(0) / len(own) ** 0.5 for own in parts]))
+        return self.head(torch.stack([part.sum(0) / len(part) ** 0.5 for part in parts]))

@@ -1,7 +1,7 @@
-"""The three updates of the paper's section 2.3 as blocks of their own, with functions of your own in them.
+"""The three updates of the paper's section 2.3 as separate blocks, with functions of your choice.
 
-`MessagePassing` is these three with MLPs, norms and residuals, made for speed. Here each function is free,
-and so is the order of the updates: they are blocks, to be composed.
+`MessagePassing` combines the three with MLPs, norms and residuals, and is optimized for speed. Here every
+function is free, and so is the order of the updates: compose them as blocks.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from graph_metanetworks.nn.scatter import Reduction, scatter
 from graph_metanetworks.nn.state import Links, State
 
-# All tensors have a row for each node, edge or network; the context is the global feature of its network.
+# All tensors have a row for each node, edge or network. The context is the global feature of its network.
 # receivers, senders, edges, whether messages go along the edges, context:
 Message = Callable[[Tensor, Tensor, Tensor, bool, Tensor | None], Tensor]
 NodeFunction = Callable[[Tensor, Tensor, Tensor | None], Tensor]  # nodes, messages, context
@@ -30,10 +30,10 @@ class NodeUpdate(nn.Module):
     >>> sums = NodeUpdate(lambda to, fro, edges, along, u: edges, lambda nodes, messages, u: messages)
 
     Args:
-        message: from receivers, senders and edges, whether the message goes along the edge, and the context.
-        update: from nodes, their messages and the context.
+        message: function of receivers, senders, edges, whether the message goes along the edge, and context.
+        update: function of nodes, their aggregated messages and the context.
         aggregation: "sum", "mean" or "max".
-        two_way: send messages against the edges too.
+        two_way: also send messages against the edges.
     """
 
     def __init__(
@@ -46,7 +46,8 @@ class NodeUpdate(nn.Module):
     ) -> None:
         super().__init__()
         self.message, self.update = message, update
-        self.aggregation, self.two_way = aggregation, two_way
+        self.aggregation: Reduction = aggregation
+        self.two_way = two_way
 
     def forward(self, state: State, links: Links) -> State:
         nodes, edges, _ = state
@@ -77,8 +78,8 @@ class GlobalUpdate(nn.Module):
     r"""A new global feature: :math:`u \gets f(u, \sum_i g(v_i, u), \sum_{ij} h(e_{ij}, u))`.
 
     Args:
-        update: from the global feature, pooled nodes and pooled edges.
-        of_nodes, of_edges: what is pooled; nodes and edges as they are by default.
+        update: function of the global feature, pooled nodes and pooled edges.
+        of_nodes, of_edges: functions applied before pooling; the identity by default.
         aggregation: "sum" or "mean".
     """
 
@@ -92,12 +93,12 @@ class GlobalUpdate(nn.Module):
     ) -> None:
         super().__init__()
         self.update, self.of_nodes, self.of_edges = update, of_nodes, of_edges
-        self.aggregation = aggregation
+        self.aggregation: Reduction = aggregation
 
     def forward(self, state: State, links: Links) -> State:
         if state.globals is None:
             raise ValueError(
-                "there is no global feature to update; make the metanetwork with global_feature=True."
+                "there is no global feature to update. Make the metanetwork with global_feature=True."
             )
         pooled = []
         for rows, network, part in (

@@ -1,4 +1,4 @@
-"""Which kinds of nodes and edges a metanetwork knows; each has an embedding of its own."""
+"""The kinds of nodes and edges that a metanetwork has embeddings for."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ ACTIVATIONS = (
 
 
 class UnknownKind(TraceError):
-    """A graph has a kind of node or edge, or an activation, that this metanetwork was not made for."""
+    """A graph has a kind of node or edge, or an activation, that a metanetwork has no embedding for."""
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The names that embeddings stand for, in their order. The default has every kind the tracer makes.
+    """The names that have embeddings, in order. The default has every kind that the tracer makes.
 
     >>> Vocabulary().edge_kinds[:2]
     ('linear weight', 'pooled weight')
@@ -54,7 +54,7 @@ class Vocabulary:
     activations: tuple[str, ...] = ACTIVATIONS
 
     def extended(self, graphs: Iterable[ParameterGraph]) -> Vocabulary:
-        """With the kinds of these graphs too: those of declared modules, say."""
+        """Return a vocabulary that also has the kinds of these graphs, such as those of declared modules."""
         graphs = list(graphs)
         return Vocabulary(
             *(
@@ -64,7 +64,7 @@ class Vocabulary:
         )
 
     def rows(self, field: str, names: Sequence[str], network: str) -> list[int]:
-        """The rows of the given names of `field` ("node_kinds", "edge_kinds", "activations")."""
+        """Return the rows of names of `field` ("node_kinds", "edge_kinds" or "activations")."""
         known = getattr(self, field)
         unknown = [name for name in names if name not in known]
         if unknown:
@@ -77,9 +77,9 @@ class Vocabulary:
 
 
 def tensor_name(block: EdgeBlock) -> str:
-    """What tables call a tensor: its parameter, and the kind of its edges.
+    """Return the name of a tensor in tables: its parameter and the kind of its edges.
 
-    Queries, keys and values may be parts of one parameter; layers of one name may be of several kinds.
+    Queries, keys and values may be parts of one parameter, and layers of one name may be of several kinds.
     """
     return f"{block.parameter} ({block.kind})"
 
@@ -87,9 +87,9 @@ def tensor_name(block: EdgeBlock) -> str:
 def tensor_rows(
     tensors: Sequence[str], blocks: Sequence[EdgeBlock], kinds: Sequence[int], num_kinds: int
 ) -> list[int]:
-    """For each block its row in a table of kinds and then of tensors: that of its tensor, or of its kind.
+    """Return the row of each block in a table of kinds, then tensors: that of its tensor, or of its kind.
 
-    A tensor of the table may be named by its parameter alone.
+    The name of a tensor may leave out the kind.
     """
     known = {name: row for row, name in enumerate(tensors, num_kinds)}
     return [

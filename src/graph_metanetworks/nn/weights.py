@@ -37,9 +37,9 @@ def load_weights(module: nn.Module, path: str | Path) -> None:
         raise WeightsError(f"there is no file of weights at {path}.") from error
     except (OSError, SafetensorError) as error:
         raise WeightsError(f"{path} is damaged, or holds no weights: {error}.") from error
-    for name, own in chain(module.named_parameters(), module.named_buffers()):
-        if name in tensors and own.is_floating_point():
-            own.data = own.data.to(tensors[name].dtype)
+    for name, tensor in chain(module.named_parameters(), module.named_buffers()):
+        if name in tensors and tensor.is_floating_point():
+            tensor.data = tensor.data.to(tensors[name].dtype)
     try:
         module.load_state_dict(tensors)
     except (RuntimeError, ValueError) as error:

@@ -8,9 +8,9 @@ from torch import Tensor, nn
 
 import graph_metanetworks as gmn
 from graph_metanetworks.errors import UnsupportedNetwork
-from graph_metanetworks.nn.baselines import DMC, DeepSets, StatNN
+from graph_metanetworks.nn.baselines import DMC, StatNN, WeightSet
 from graph_metanetworks.nn.baselines.boosting import BoostedStatNN, Trees
-from graph_metanetworks.nn.baselines.statistics import WeightStatistics, seven
+from graph_metanetworks.nn.baselines.statistics import WeightStatistics, summary_statistics
 
 MODELS = {
     "statnn": lambda: StatNN(16, out=3),
@@ -18,7 +18,7 @@ MODELS = {
     "statnn-both": lambda: StatNN(16, out=3, by="both"),
     "statnn-budget": lambda: StatNN(None, out=3, by="both", budget=2000),
     "dmc": lambda: DMC((4, 6), 8, out=3),
-    "deepsets": lambda: DeepSets(8, 12, out=3),
+    "deepsets": lambda: WeightSet(8, 12, out=3),
 }
 
 
@@ -101,7 +101,7 @@ def test_statistics_agree_with_numpy() -> None:
     values = torch.randn(23, 4, dtype=torch.float64)
     expected = [values.mean(0), values.var(0, correction=0)]
     expected += [torch.from_numpy(np.quantile(values.numpy(), q, axis=0)) for q in (0, 0.25, 0.5, 0.75, 1)]
-    assert torch.allclose(seven(values), torch.stack(expected, 1))
+    assert torch.allclose(summary_statistics(values), torch.stack(expected, 1))
 
 
 def test_statistics_name_a_network_they_cannot_take(pairs: list) -> None:
@@ -140,7 +140,7 @@ def test_trees_agree_with_scikit_learn() -> None:
     features, labels = generator.normal(size=(300, 6)), generator.random(300)
     regressor = HistGradientBoostingRegressor(max_iter=30, early_stopping=False).fit(features, labels)
     trees = Trees()
-    trees.take(regressor)
+    trees.copy_from(regressor)
     found = trees(torch.from_numpy(features))
     assert np.allclose(found.numpy(), regressor.predict(features), atol=1e-12)
     again = Trees()

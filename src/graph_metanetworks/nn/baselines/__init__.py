@@ -1,7 +1,7 @@
-"""Metanetworks that know less of the networks they take: statistics, a flat vector, a set of weights."""
+"""Baselines that use less of a network's structure: statistics, the flat vector or the set of weights."""
 
-from graph_metanetworks.nn.baselines.deepsets import DeepSets
 from graph_metanetworks.nn.baselines.dmc import DMC
 from graph_metanetworks.nn.baselines.statnn import StatNN
+from graph_metanetworks.nn.baselines.weight_set import WeightSet
 
-__all__ = ["DMC", "DeepSets", "StatNN"]
+__all__ = ["DMC", "StatNN", "WeightSet"]

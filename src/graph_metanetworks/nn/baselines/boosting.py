@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from sklearn.ensemble import HistGradientBoostingRegressor
 
 TABLES = ("feature", "threshold", "left", "right", "value", "roots", "base")
-SURE = 1e-4  # predictions stay so far from 0 and 1, where logits are infinite
+MARGIN = 1e-4  # distance of predictions from 0 and 1, where logits are infinite
 
 
 class Trees(nn.Module):
-    """Grown regression trees as tensors: they are saved like weights, and nothing is unpickled.
+    """Regression trees as tensors, which are saved like weights: nothing is unpickled.
 
-    The nodes of all trees lie in one table. A leaf leads to itself.
+    The nodes of all trees are in one table. Both children of a leaf are the leaf itself.
     """
 
     def __init__(self) -> None:
@@ -38,17 +38,17 @@ class Trees(nn.Module):
         self.base = nn.Buffer(torch.zeros(1, dtype=torch.float64))
         resize_buffers(self, *TABLES)
 
-    def take(self, regressor: HistGradientBoostingRegressor) -> None:
-        """Copy the trees of a fitted regressor of scikit-learn."""
+    def copy_from(self, regressor: HistGradientBoostingRegressor) -> None:
+        """Copy the trees of a fitted scikit-learn regressor."""
         tables = [stage[0].nodes for stage in regressor._predictors]  # pyright: ignore
         starts = np.cumsum([0, *(len(nodes) for nodes in tables)])
         nodes, offsets = np.concatenate(tables), np.repeat(starts[:-1], [len(t) for t in tables])
-        itself, leaf = np.arange(len(nodes)), nodes["is_leaf"].astype(bool)
+        rows, leaf = np.arange(len(nodes)), nodes["is_leaf"].astype(bool)
         columns = {
             "feature": np.where(leaf, 0, nodes["feature_idx"]),
             "threshold": nodes["num_threshold"],
-            "left": np.where(leaf, itself, nodes["left"] + offsets),
-            "right": np.where(leaf, itself, nodes["right"] + offsets),
+            "left": np.where(leaf, rows, nodes["left"] + offsets),
+            "right": np.where(leaf, rows, nodes["right"] + offsets),
             "value": np.where(leaf, nodes["value"], 0.0),
             "roots": starts[:-1],
             "base": np.ravel(regressor._baseline_prediction),  # pyright: ignore
@@ -58,20 +58,20 @@ class Trees(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:  # [B, columns] -> [B]
         features = features.double()
-        place = self.roots.expand(len(features), -1)
+        node = self.roots.expand(len(features), -1)
         while True:
-            chosen = features.gather(1, self.feature[place])
-            following = torch.where(chosen <= self.threshold[place], self.left[place], self.right[place])
-            if torch.equal(following, place):
-                return self.value[place].sum(1) + self.base
-            place = following
+            chosen = features.gather(1, self.feature[node])
+            child = torch.where(chosen <= self.threshold[node], self.left[node], self.right[node])
+            if torch.equal(child, node):
+                return self.value[node].sum(1) + self.base
+            node = child
 
 
 class BoostedStatNN(nn.Module):
-    """The statistics of `StatNN`, and gradient boosting of scikit-learn instead of an MLP. `[B, 1]`
+    """The statistics of `StatNN` with scikit-learn's gradient boosting instead of an MLP. `[B, 1]`
 
-    It has no gradient: `fit`, then `learn`. With `logit`, outputs are logits of targets
-    that lie between 0 and 1.
+    It is not trained by gradient descent: call `fit`, then `learn`. With `logit`, targets lie between 0 and 1,
+    and outputs are their logits.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class BoostedStatNN(nn.Module):
         self.trees = Trees()
 
     def fit(self, batches: Iterable[Batch]) -> None:
-        """Take columns and their scales from a training zoo."""
+        """Take the columns and their scales from a training zoo."""
         self.statistics.fit(batches)
 
     def learn(self, examples: Iterable[tuple[Batch, Tensor]], *, seed: int = 0) -> None:
@@ -106,9 +106,9 @@ class BoostedStatNN(nn.Module):
             early_stopping=False,  # pyright: ignore[reportArgumentType]
             random_state=seed,
         )
-        self.trees.take(regressor.fit(features.numpy(), targets.numpy()))
+        self.trees.copy_from(regressor.fit(features.numpy(), targets.numpy()))
 
     def forward(self, batch: Batch) -> Tensor:  # [B, 1]
         found = self.trees(self.statistics(batch))
-        outputs = found.clamp(SURE, 1 - SURE).logit() if self.logit else found
+        outputs = found.clamp(MARGIN, 1 - MARGIN).logit() if self.logit else found
         return outputs.to(self.statistics.mean)[:, None]

@@ -9,21 +9,21 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils.rnn import pad_sequence
 
-from graph_metanetworks.graph.batch import Batch
-from graph_metanetworks.nn.baselines.tensor_scale import Scaled
+from graph_metanetworks.graph.batch import Batch, require_batch
+from graph_metanetworks.nn.baselines.tensor_scale import ScaledWeights
 from graph_metanetworks.nn.mlp import Mlp
 
 STRIDE = 4  # of each convolution
 
 
-class DMC(Scaled):
+class DMC(ScaledWeights):
     """The deep meta-classifier of `Eilertsen et al. <https://arxiv.org/abs/2002.05688>`_ (ECAI 2020).
 
-    Weights in the order of the state dict, convolutions with stride 4, the mean and the maximum over places,
-    an MLP. Any length, so any architecture; not invariant to permutations of neurons.
+    Weights in the order of the state dict, convolutions with stride 4, global mean and max pooling, an MLP.
+    It takes vectors of any length, so any architecture. It is not invariant to permutations of neurons.
 
     Args:
-        channels: of each convolution.
+        channels: output channels of each convolution.
         hidden: width of the MLP.
         kernel: length of the kernels.
     """
@@ -46,17 +46,18 @@ class DMC(Scaled):
         self.head = Mlp(2 * channels[-1], hidden, out)
 
     def forward(self, batch: Batch) -> Tensor:  # [B, out]
+        require_batch(batch)
         x, lengths = self.vectors(batch)
         for convolution in self.convolutions:
             lengths = -(-lengths // STRIDE)
             x = convolution(_padded(x, STRIDE * int(lengths.max()) + self.kernel - STRIDE)).relu()
-            # what lies beyond the end of a network is 0, however long its neighbours in the batch are
+            # mask the padding: a result must not depend on the other networks of the batch
             x = x * (torch.arange(x.shape[-1], device=x.device) < lengths[:, None])[:, None]
         pooled = torch.cat([x.sum(-1) / lengths[:, None], x.amax(-1)], dim=1)
         return self.head(pooled)
 
     def vectors(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Weights as vectors, filled up with 0 to equal length `[B, 2, longest]`, and their lengths `[B]`."""
+        """Return weights as vectors, padded to equal length `[B, 2, longest]`, and their lengths `[B]`."""
         rows: dict[int, Tensor] = {}
         for stack in batch.stacks:
             features = self.features(stack)

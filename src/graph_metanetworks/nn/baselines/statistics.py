@@ -1,4 +1,4 @@
-"""Seven numbers for each tensor, or for each kind of edge: mean, variance and five quantiles."""
+"""Statistics of each tensor or each kind of edge: mean, variance and five quantiles."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ import torch
 from torch import Tensor, nn
 
 from graph_metanetworks.errors import UnsupportedNetwork
-from graph_metanetworks.graph.batch import Batch, Stack
+from graph_metanetworks.graph.batch import Batch, Stack, require_batch
 from graph_metanetworks.nn.fitted import Fitted
 
 QUANTILES = (0.0, 0.25, 0.5, 0.75, 1.0)
 WIDTH = 2 + len(QUANTILES)
 
 
-def seven(values: Tensor) -> Tensor:
-    """Mean, variance and quantiles of each network's values. [n, networks] -> [networks, 7]
+def summary_statistics(values: Tensor) -> Tensor:
+    """Return mean, variance and quantiles of each network's values. [n, networks] -> [networks, 7]
 
-    >>> seven(torch.arange(5.0)[:, None])
+    >>> summary_statistics(torch.arange(5.0)[:, None])
     tensor([[2., 2., 0., 1., 2., 3., 4.]])
     """
-    ordered = values.sort(dim=0).values  # torch.quantile refuses large tensors
-    places = torch.tensor(QUANTILES, dtype=torch.float64) * (len(values) - 1)
-    below = places.floor().long()
-    share = (places - below).to(values)[:, None]
+    ordered = values.sort(dim=0).values  # torch.quantile rejects large tensors
+    positions = torch.tensor(QUANTILES, dtype=torch.float64) * (len(values) - 1)
+    below = positions.floor().long()
+    fraction = (positions - below).to(values)[:, None]
     above = (below + 1).clamp(max=len(values) - 1)
-    quantiles = torch.lerp(ordered[below], ordered[above], share)
+    quantiles = torch.lerp(ordered[below], ordered[above], fraction)
     return torch.cat([values.mean(0)[None], values.var(0, correction=0)[None], quantiles]).t()
 
 
 def by_tensor(stack: Stack) -> dict[str, Tensor]:
-    """The weights of each tensor, `[elements, networks]` by name."""
+    """Return the weights of each tensor, `[elements, networks]` by name."""
     return {name: weights[..., 0] for name, weights in stack.weights.items()}
 
 
 def by_kind(stack: Stack) -> dict[str, Tensor]:
-    """The weights of each kind of edge, `[elements, networks]` by kind."""
+    """Return the weights of each kind of edge, `[elements, networks]` by kind."""
     parts: dict[str, list[Tensor]] = {}
     for number, block in enumerate(stack.graph.blocks):
         if block.parameter is not None and block.is_owner:
@@ -50,12 +50,12 @@ By = Literal["tensor", "kind", "both"]
 
 
 class WeightStatistics(Fitted):
-    """Statistics as features `[B, columns * 8]`: seven numbers for each column, and whether there is one.
+    """Statistics as features `[B, columns * 8]`: seven statistics per column, and whether it is present.
 
-    Columns are tensors by name (`by="tensor"`), kinds of edges (`by="kind"`) or both, those that `fit` saw.
-    Numbers are brought to a common scale, and large ones are squashed. What a network does not have is 0.
-    Of other columns a network must have none: it is refused, unless `unknown="ignore"`. With both, tensors
-    may have other names: they count among their kind.
+    Columns are tensors by name (`by="tensor"`), kinds of edges (`by="kind"`) or both, as `fit` found them.
+    Statistics are standardized, and large values are squashed. Those of a column that a network lacks are 0.
+    A network with an unknown column raises `UnsupportedNetwork`, unless `unknown="ignore"`. With `by="both"`
+    tensors may have unknown names, as long as their kinds are known.
     """
 
     def __init__(self, by: By = "tensor", *, unknown: Literal["raise", "ignore"] = "raise") -> None:
@@ -76,31 +76,32 @@ class WeightStatistics(Fitted):
         self.deviation = nn.Buffer(self.mean.new_ones(columns, WIDTH))
 
     def fit(self, batches: Iterable[Batch]) -> None:
-        """Take the columns, and the mean and deviation of each number, from a training zoo."""
+        """Take the columns, and the mean and deviation of each statistic, from a training zoo."""
         found: dict[str, list[Tensor]] = {}
         for batch in batches:
             for stack in batch.stacks:
                 for column, values in self.values(stack).items():
-                    found.setdefault(column, []).append(seven(values).double())
+                    found.setdefault(column, []).append(summary_statistics(values).double())
         self.set_fitted_names(found)
         for row, rows in enumerate(map(torch.cat, found.values())):
             self.mean[row] = rows.mean(0)
             self.deviation[row] = rows.std(0, correction=0).clamp(min=1e-6)
 
     def values(self, stack: Stack) -> dict[str, Tensor]:
-        """The weights of each column, `[elements, networks]`."""
+        """Return the weights of each column, `[elements, networks]`."""
         tensors = {f"tensor {name}": x for name, x in by_tensor(stack).items()} if self.by != "kind" else {}
         kinds = {f"kind {kind}": x for kind, x in by_kind(stack).items()} if self.by != "tensor" else {}
         return tensors | kinds
 
     def columns_of(self, stack: Stack) -> list[str]:
-        """The columns that decide whether networks of a stack can be taken: tensors, or kinds of edges."""
+        """Return the columns that must be known for the networks of a stack: tensors, or kinds of edges."""
         if self.by == "tensor":
             return [f"tensor {name}" for name in stack.weights]
         owners = [block for block in stack.graph.blocks if block.parameter and block.is_owner]
         return list(dict.fromkeys(f"kind {block.kind}" for block in owners))
 
     def forward(self, batch: Batch) -> Tensor:  # [B, columns * 8]
+        require_batch(batch)
         features = self.mean.new_zeros(len(batch), len(self.fitted_names), WIDTH + 1)
         rows = {column: row for row, column in enumerate(self.fitted_names)}
         for stack in batch.stacks:
@@ -109,7 +110,7 @@ class WeightStatistics(Fitted):
             for column, values in self.values(stack).items():
                 if column in rows:
                     row = rows[column]
-                    scaled = (seven(values.to(self.mean)) - self.mean[row]) / self.deviation[row]
+                    scaled = (summary_statistics(values.to(self.mean)) - self.mean[row]) / self.deviation[row]
                     features[members, row, :WIDTH] = scaled.sign() * scaled.abs().log1p()
                     features[members, row, WIDTH] = 1.0
         return features.flatten(1)
@@ -118,7 +119,7 @@ class WeightStatistics(Fitted):
         unknown = [column for column in self.columns_of(stack) if column not in self.fitted_names]
         if unknown and self.on_unknown == "raise":
             raise UnsupportedNetwork(
-                f"{network} has the {unknown[0]}, which no network of the training zoo has: statistics by "
-                f"{'tensor' if self.by == 'tensor' else 'kind'} have no place for it. The method gmn takes "
+                f"{network} has the {unknown[0]}, which no network of the training zoo has, so statistics by "
+                f"{'tensor' if self.by == 'tensor' else 'kind'} cannot represent it. The method gmn takes "
                 "any network."
             )

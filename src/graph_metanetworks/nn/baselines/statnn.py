@@ -16,13 +16,12 @@ from graph_metanetworks.nn.mlp import Mlp
 class StatNN(nn.Module):
     """Mean, variance and five quantiles of each tensor, then an MLP (Unterthiner et al., 2020).
 
-    With `by="tensor"`, as published, it takes networks whose tensors have the names of those in the training
-    zoo, of any sizes; what a network lacks is marked as absent. With `by="kind"` weights are pooled by kind
-    of edge, and with `by="both"` there are the numbers of both: it takes any network made of the same kinds
-    of edges. Call `fit` first: it makes the first layer.
+    With `by="tensor"`, as published, it takes networks whose tensors have names from the training zoo, of any
+    size; missing tensors are marked as absent. With `by="kind"` weights are pooled by kind of edge, and with
+    `by="both"` both are used: it takes any network with the same kinds of edges. Call `fit` first: it makes
+    the first layer, whose number of inputs depends on the zoo.
 
-    How wide the first layer is depends on how many columns a zoo has. With `hidden=None` the width is chosen
-    then, so that there are about `budget` parameters.
+    With `hidden=None` the width is chosen then, so that there are about `budget` parameters.
 
     >>> import torch, graph_metanetworks as gmn
     >>> model = torch.nn.Linear(3, 2)
@@ -42,10 +41,10 @@ class StatNN(nn.Module):
     ) -> None:
         super().__init__()
         if hidden is None and budget is None:
-            raise ValueError("give hidden, the width of the layers, or a budget of parameters.")
+            raise ValueError("give hidden, the width of the layers, or budget, the number of parameters.")
         self.hidden, self.out, self.budget = hidden, out, budget
         self.statistics = WeightStatistics(by)
-        # made when the columns are known, and so is the head if they decide its width
+        # made by `fit`, when the columns are known; so is the head if its width depends on them
         self.first: nn.Module = nn.Identity()
         self.head: nn.Module = nn.Identity() if hidden is None else Mlp(hidden, hidden, out)
         resize_by_names(self, f"statistics.{NAMES}")
@@ -59,14 +58,14 @@ class StatNN(nn.Module):
         self._make_layers()
 
     def fit(self, batches: Iterable[Batch]) -> None:
-        """Take columns and their scales from a training zoo. Call it before making the optimizer."""
+        """Take the columns and their scales from a training zoo. Call it before making the optimizer."""
         self.statistics.fit(batches)
         self._make_layers()
 
     def _make_layers(self) -> None:
         width, hidden = self.statistics.width, self.hidden
         if hidden is None:
-            hidden = affordable(self.budget or 0, width, self.out)
+            hidden = width_for_budget(self.budget or 0, width, self.out)
             self.head = Mlp(hidden, hidden, self.out).to(self.statistics.mean)
         self.first = nn.Linear(width, hidden).to(self.statistics.mean)
 
@@ -74,12 +73,12 @@ class StatNN(nn.Module):
         return self.head(self.first(self.statistics(batch)).relu())
 
 
-def affordable(budget: int, inputs: int, out: int) -> int:
-    """The width `h` with which three layers have about so many parameters.
+def width_for_budget(budget: int, inputs: int, out: int) -> int:
+    """Return the width `h` with which three layers have about `budget` parameters.
 
     They have `h (inputs + 1) + h (h + 1) + out (h + 1)`.
 
-    >>> affordable(50_000, 500, 1)
+    >>> width_for_budget(50_000, 500, 1)
     85
     """
     linear = inputs + 2 + out

@@ -1,4 +1,4 @@
-"""Weights brought to a common scale, tensor by tensor."""
+"""Standardization of weights, tensor by tensor."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from graph_metanetworks.graph.batch import Batch, Stack
 from graph_metanetworks.nn.encoders import moments_of
 from graph_metanetworks.nn.fitted import Fitted
 
-OTHERS = 0  # the row of tensors that the training zoo had not
+UNKNOWN = 0  # the row of tensors that were not in the training zoo
 
 
 class TensorScale(Fitted):
-    """`(w - mean) / deviation` for each tensor by name, as in a training zoo; others as all weights there."""
+    """`(w - mean) / deviation` by tensor, as in a training zoo; for unknown tensors, those of all weights."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,23 +37,23 @@ class TensorScale(Fitted):
                         moments[key] = moments.get(key, 0) + found
         total = moments.pop(None)
         self.set_fitted_names(str(name) for name in moments)
-        for row, (count, sums, squares) in enumerate((total, *moments.values()), OTHERS):
+        for row, (count, sums, squares) in enumerate((total, *moments.values()), UNKNOWN):
             mean = sums / count
             self.mean[row] = mean
             self.deviation[row] = (squares / count - mean.square()).clamp(min=1e-12).sqrt()
 
     def forward(self, stack: Stack) -> Tensor:
-        """All weights of each network in the order of its state dict. [elements, networks]"""
-        rows = {name: row for row, name in enumerate(self.fitted_names, OTHERS + 1)}
+        """Return all weights of each network in the order of its state dict. [elements, networks]"""
+        rows = {name: row for row, name in enumerate(self.fitted_names, UNKNOWN + 1)}
         parts = []
         for name, weights in stack.weights.items():
-            row = rows.get(name, OTHERS)
+            row = rows.get(name, UNKNOWN)
             parts.append((weights[..., 0].to(self.mean) - self.mean[row]) / self.deviation[row])
         return torch.cat(parts)
 
 
-class Scaled(nn.Module):
-    """The base of models on weights that `fit` brings to a common scale."""
+class ScaledWeights(nn.Module):
+    """Base of models on the standardized weights of a network."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -64,10 +64,10 @@ class Scaled(nn.Module):
         self.scale.fit(batches)
 
     def features(self, stack: Stack) -> Tensor:
-        """Of all weights of each network. [elements, networks, 2]"""
+        """Return two features of each weight. [elements, networks, 2]"""
         return _features(self.scale(stack))
 
 
 def _features(scaled: Tensor) -> Tensor:
-    """A scaled weight twice: as a logarithm, for some are huge; and squashed, fine near 0. [..., 2]"""
+    """Return a signed logarithm, for huge weights, and a squashed copy, for small ones. [..., 2]"""
     return torch.stack([scaled.sign() * scaled.abs().log1p(), scaled / (0.1 + scaled.abs())], dim=-1)

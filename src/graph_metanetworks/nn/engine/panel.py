@@ -1,6 +1,6 @@
-"""Panels: edge blocks of equal shape, stacked; and small blocks of any shape, as one list of edges.
+"""Panels: stacked edge blocks of equal shape, and small blocks of any shape as one list of edges.
 
-A batch is cut into panels once; every layer then works on whole panels, so that the cost in Python grows
+A batch is arranged into panels once. Every layer then works on whole panels, so the overhead of Python grows
 with the number of different shapes, not with the number of blocks.
 """
 
@@ -19,12 +19,12 @@ from graph_metanetworks.graph.batch import Batch, Stack
 from graph_metanetworks.graph.parts import MAX_POSITIONS, EdgeBlock, block_position, compact_position
 from graph_metanetworks.nn.vocabulary import Vocabulary
 
-Where = tuple[slice, ...]
-LONG_ROW = 1024  # edges that lie side by side: enough for memory to be read fast
+Region = tuple[slice, ...]
+LONG_ROW = 1024  # contiguous edges: enough to read memory at full speed
 
 
 class Use(NamedTuple):
-    """A block of a network of the batch."""
+    """One edge block of one network of the batch."""
 
     network: int
     block: int
@@ -37,7 +37,7 @@ class Panel:
     shape: tuple[int, ...]
     source: Tensor  # node numbers in the batch
     target: Tensor
-    use: Tensor  # which of `uses` an edge belongs to
+    use: Tensor  # the index in `uses` of the block that an edge belongs to
     uses: tuple[Use, ...]
     values: Tensor  # [*shape, channels]
     position: Tensor | None  # broadcastable to [*shape, 3]
@@ -47,11 +47,11 @@ class Panel:
         return prod(self.shape)
 
     def blocks(self, batch: Batch) -> list[EdgeBlock]:
-        """The block of each use."""
+        """Return the block of each use."""
         return [batch.graphs[network].blocks[number] for network, number in self.uses]
 
     def kinds(self, vocabulary: Vocabulary, batch: Batch) -> list[int]:
-        """The row of each use's kind of edge."""
+        """Return the row of each use's edge kind."""
         found: dict[str, int] = {}
         for network, number in self.uses:
             kind = batch.graphs[network].blocks[number].kind
@@ -60,15 +60,15 @@ class Panel:
         return [found[batch.graphs[network].blocks[number].kind] for network, number in self.uses]
 
     def by_use(self, edges: Tensor) -> list[tuple[Use, Tensor]]:
-        """Results on the edges, `[*shape, k]`, as one list of edges `[n, k]` for each use."""
+        """Split results on the edges, `[*shape, k]`, into one list of edges `[n, k]` per use."""
         if self.use.shape == self.shape and len(self.shape) == 1:
             counts = self.use.bincount(minlength=len(self.uses)).tolist()
             return list(zip(self.uses, edges.split(counts), strict=True))
         return list(zip(self.uses, edges.flatten(1, -2), strict=True))
 
 
-def rows(shape: tuple[int, ...], limit: int) -> Iterator[Where]:
-    """Regions of at most `limit` edges that lie one after the other in memory."""
+def rows(shape: tuple[int, ...], limit: int) -> Iterator[Region]:
+    """Yield regions of at most `limit` edges that are contiguous in memory."""
     inner = prod(shape[1:])
     if inner <= limit or len(shape) == 1:
         step = max(1, limit // max(1, inner))
@@ -80,14 +80,16 @@ def rows(shape: tuple[int, ...], limit: int) -> Iterator[Where]:
             yield (slice(start, start + 1), *rest)
 
 
-def tiles(shape: tuple[int, ...], limit: int) -> Iterator[Where]:
-    """Regions of at most `limit` edges with few ends: long where edges lie side by side in memory, and else
-    about as long in one dimension as in another."""
+def tiles(shape: tuple[int, ...], limit: int) -> Iterator[Region]:
+    """Yield regions of at most `limit` edges that touch few nodes.
+
+    They are long in the last, contiguous dimension and about equally long in the others.
+    """
     tile, outer = list(shape), len(shape) - 1
-    room = max(1, limit // min(shape[-1], LONG_ROW))
+    budget = max(1, limit // min(shape[-1], LONG_ROW))
     for done, d in enumerate(sorted(range(outer), key=shape.__getitem__)):
-        tile[d] = _part(shape[d], int(room ** (1 / (outer - done))))
-        room //= tile[d]
+        tile[d] = _part(shape[d], int(budget ** (1 / (outer - done))))
+        budget //= tile[d]
     tile[-1] = _part(shape[-1], limit // prod(tile[:-1]))
     ranges = [range(0, length, step) for length, step in zip(shape, tile, strict=True)]
     for starts in product(*ranges):
@@ -95,16 +97,16 @@ def tiles(shape: tuple[int, ...], limit: int) -> Iterator[Where]:
 
 
 def _part(length: int, longest: int) -> int:
-    """The length of parts that are equal, with no small rest, and at most so long."""
+    """Return the length of equal parts that are at most `longest`, without a small remainder."""
     parts = -(-length // max(1, longest))
     return -(-length // parts)
 
 
-def cut(tensor: Tensor, where: Where) -> Tensor:
-    """The part of a broadcastable tensor that belongs to a region."""
-    for dim, part in enumerate(where):
+def cut(tensor: Tensor, region: Region) -> Tensor:
+    """Return the part of a broadcastable tensor that belongs to a region."""
+    for dim, part in enumerate(region):
         length = tensor.shape[dim]
-        if length != 1:  # several narrow views are made sooner than one by slices
+        if length != 1:  # several calls of narrow are faster than one index with slices
             tensor = tensor.narrow(dim, part.start, min(part.stop, length) - part.start)
     return tensor
 
@@ -113,9 +115,9 @@ def cut(tensor: Tensor, where: Where) -> Tensor:
 
 
 def arrange(batch: Batch, *, list_below: int, stacked: bool = True) -> list[Panel]:
-    """Cut a batch into panels. Blocks of fewer than `list_below` edges in all go into one list of edges.
+    """Arrange a batch into panels. Shapes with fewer than `list_below` edges in all share one list of edges.
 
-    Without `stacked` every block is a panel of its own, and its values are a view of the weights.
+    Without `stacked`, every block is its own panel and its values are a view of the weights.
     """
     shapes: dict[tuple, list[tuple[Stack, int]]] = {}
     for stack in batch.stacks:
@@ -157,14 +159,13 @@ def _stacked(batch: Batch, uses: list[tuple[Stack, int]]) -> Panel:
 
 
 def _listed(batch: Batch, uses: list[tuple[Stack, int]]) -> Panel:
-    """Blocks of any shape as one list of edges."""
+    """Join blocks of any shape into one list of edges."""
     values, sources, targets, named, counts, positions = [], [], [], [], [], []
     for stack, number in uses:
         block, networks = stack.graph.blocks[number], len(stack.members)
         values.append(stack.block_values(number).reshape(networks * block.num_edges, -1))
         for ends, end in ((sources, block.source), (targets, block.target)):
-            own = _end(batch, stack, end).expand(networks, *block.shape)
-            ends.append(own.reshape(-1))
+            ends.append(_end(batch, stack, end).expand(networks, *block.shape).reshape(-1))
         positions.append(_listed_position(block).repeat(networks, 1))
         named += [Use(member, number) for member in stack.members]
         counts += [block.num_edges] * networks
@@ -186,6 +187,6 @@ def _listed_position(block: EdgeBlock) -> Tensor:
 
 
 def _end(batch: Batch, stack: Stack, index: Tensor) -> Tensor:
-    """Node numbers of a block in each network of a stack. [networks, *index.shape]"""
+    """Return the node numbers of a block in each network of a stack. [networks, *index.shape]"""
     starts = torch.tensor([batch.node_starts[member] for member in stack.members])
     return index[None] + starts.view(-1, *(1 for _ in index.shape))

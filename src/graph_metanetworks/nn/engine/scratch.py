@@ -1,4 +1,4 @@
-"""Memory that is used again from piece to piece: new memory is cold, and costs more than most of the sums."""
+"""Scratch buffers reused from piece to piece: fresh memory is cold, and costs more than most operations."""
 
 from __future__ import annotations
 
@@ -10,22 +10,24 @@ from torch import Tensor
 
 
 class Scratch(threading.local):
-    """Named buffers, each thread's own; a buffer grows to the largest piece that asked for it."""
+    """Named buffers, one set per thread. A buffer grows to the largest piece that asks for it."""
 
     def __init__(self) -> None:
         self.buffers: dict[str, Tensor] = {}
-        self.shaped: dict[tuple, Tensor] = {}  # views of buffers: to make one takes as long as a small sum
+        self.shaped: dict[
+            tuple, Tensor
+        ] = {}  # views of buffers: making one takes as long as a small operation
 
     @contextmanager
     def used(self) -> Iterator[None]:
-        """What `room` gives in here is valid until the next piece."""
+        """Serve `scratch_buffer` inside this context; a buffer is valid until the next piece."""
         _current.scratch = self
         try:
             yield
         finally:
             _current.scratch = None
 
-    def room(self, name: str, like: Tensor, width: int) -> Tensor:
+    def buffer(self, name: str, like: Tensor, width: int) -> Tensor:
         key = (name, like.shape, width, like.dtype, like.device)
         if key not in self.shaped:
             self.shaped[key] = self._make(name, like, width)
@@ -47,9 +49,9 @@ class _Current(threading.local):
 _current = _Current()
 
 
-def room(name: str, like: Tensor, width: int) -> Tensor | None:
-    """A place for a result `[*piece, width]`, for `out=`; None where torch has to find one.
+def scratch_buffer(name: str, like: Tensor, width: int) -> Tensor | None:
+    """Return a buffer for a result `[*piece, width]`, to pass as `out=`; None if torch must allocate one.
 
-    That is so wherever gradients are recorded: then nothing may be overwritten.
+    It must wherever gradients are recorded: nothing may be overwritten there.
     """
-    return None if _current.scratch is None else _current.scratch.room(name, like, width)
+    return None if _current.scratch is None else _current.scratch.buffer(name, like, width)

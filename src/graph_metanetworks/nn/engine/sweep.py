@@ -1,9 +1,9 @@
 """One pass over all edges, piece by piece.
 
-A *cell* is a pure function of what lies on a piece of a panel: tensors cut to the piece, node terms gathered
-at its two ends, and weights. A *sweep* runs it over all panels and adds up what goes to nodes and networks.
-Pieces are small enough to stay in cache, and nothing of a piece is kept: the backward pass runs the cell
-again. Memory is therefore that of the results, whatever the cell does inside.
+A *cell* is a pure function on a piece of a panel: it takes edge tensors cut to the piece, node terms gathered
+at both ends of its edges, and weights. A *sweep* runs the cell over all panels and sums its messages to nodes
+and networks. Pieces are small enough to stay in cache, and no intermediate result of a piece is kept: the
+backward pass recomputes the cell. Memory is therefore that of the results, whatever the cell does inside.
 """
 
 from __future__ import annotations
@@ -17,88 +17,95 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from graph_metanetworks.nn.engine.panel import Panel, Where, cut
+from graph_metanetworks.nn.engine.panel import Panel, Region, cut
 from graph_metanetworks.nn.engine.scratch import Scratch
 
 
-class Found(NamedTuple):
-    """What a cell finds on a piece; each `[*piece, width]` or None."""
+class CellResult(NamedTuple):
+    """The results of a cell on a piece; each `[*piece, width]` or None."""
 
     edges: Tensor | None = None  # new edge states, or the result on edges
-    to_target: Tensor | None = None
+    to_target: Tensor | None = None  # messages
     to_source: Tensor | None = None
-    pooled: Tensor | None = None
+    pooled: Tensor | None = None  # terms that are summed over segments
 
 
 class Terms(NamedTuple):
-    """What a layer's edges need of their ends, `[N, width]` each; gathered for a piece, `[*piece, width]`."""
+    """Terms of a layer's nodes, `[N, width]`, as source and as target; gathered, `[*piece, width]`."""
 
     source: Tensor
     target: Tensor
 
 
-Cell = Callable[[list[Tensor], list[Terms], list[Tensor]], Found]
+Cell = Callable[[list[Tensor], list[Terms], list[Tensor]], CellResult]
 
 
-Place = tuple[int, Where]  # of a piece: a panel, and where in it
+Piece = tuple[int, Region]  # the number of a panel, and a region of it
 Sums = list[Tensor | None]
-Work = Callable[[Iterable[Place]], Sums]
+Work = Callable[[Iterable[Piece]], Sums]
 
 
-class Shares(Protocol):
-    """How pieces are shared out between workers. Gives the sums of each worker over its share.
+class Executor(Protocol):
+    """Distributes pieces over workers and returns the sums of each.
 
-    `writes`: workers write besides to memory that all see.
+    `writes`: workers also write to shared memory, so they must be threads.
     """
 
-    def __call__(self, work: Work, places: Iterable[Place], /, *, writes: bool) -> list[Sums]: ...
+    def __call__(self, work: Work, pieces: Iterable[Piece], /, *, writes: bool) -> list[Sums]: ...
 
 
-def alone(work: Work, places: Iterable[Place], *, writes: bool) -> list[Sums]:
-    """One worker."""
-    return [work(places)]
+def one_worker(work: Work, pieces: Iterable[Piece], *, writes: bool) -> list[Sums]:
+    """Run all pieces in this thread."""
+    return [work(pieces)]
 
 
 @dataclass(frozen=True, eq=False)
 class Sweep:
-    """What to run, on what, and how large the sums are."""
+    """A cell, the panels it runs on, and the sizes of its sums."""
 
     cell: Cell
     panels: Sequence[Panel]
-    segments: Sequence[Tensor]  # by panel: where pooled terms go, broadcastable to its shape
+    segments: Sequence[Tensor]  # by panel: the segment of each edge, broadcastable to its shape
     num_nodes: int
     num_segments: int
-    piece: int  # edges
-    regions: Callable[[tuple[int, ...], int], Iterator[Where]]  # how panels are cut
+    piece_size: int  # edges
+    regions: Callable[[tuple[int, ...], int], Iterator[Region]]  # how panels are cut
     scratch: Scratch
-    gives_edges: bool = False  # the cell finds states or results of edges
-    overwrites: bool = False  # the cell may write new states over those on edges, which nobody needs any more
-    maximum: bool = False  # messages are reduced by their maximum instead of their sum
-    shares: Shares = alone
+    returns_edges: bool = False  # the cell returns states or results of edges
+    overwrites: bool = False  # the cell may overwrite the edge states it reads
+    maximum: bool = False  # reduce messages by their maximum instead of their sum
+    executor: Executor = one_worker
 
 
-class Swept(NamedTuple):
+class SweepResult(NamedTuple):
+    """The results of a cell on all edges, and their sums."""
+
     edges: list[Tensor] | None  # by panel
     nodes: Tensor | None  # [N, width] sums of messages
     pooled: Tensor | None  # [segments, width]
 
 
 def run(
-    sweep: Sweep, on_edges: list[list[Tensor]], on_nodes: list[Terms], weights: list[Tensor], *, at_once: bool
-) -> Swept:
-    """Run a sweep, by pieces or with whole panels at once."""
-    if at_once:
-        return _at_once(sweep, on_edges, on_nodes, weights)
-    flat = [tensor for own in on_edges for tensor in own]
+    sweep: Sweep,
+    on_edges: list[list[Tensor]],
+    on_nodes: list[Terms],
+    weights: list[Tensor],
+    *,
+    whole_panels: bool,
+) -> SweepResult:
+    """Run a sweep piece by piece, or on whole panels."""
+    if whole_panels:
+        return _run_whole_panels(sweep, on_edges, on_nodes, weights)
+    flat = [tensor for tensors in on_edges for tensor in tensors]
     ends = [tensor for terms in on_nodes for tensor in terms]
-    results = _Recompute.apply(sweep, [len(own) for own in on_edges], len(ends), *flat, *ends, *weights)
-    nodes, pooled, *edges = results
-    return Swept(edges or None, nodes, pooled)
+    layout = [len(tensors) for tensors in on_edges]
+    nodes, pooled, *edges = _Recompute.apply(sweep, layout, len(ends), *flat, *ends, *weights)
+    return SweepResult(edges or None, nodes, pooled)
 
 
-def _destinations(sweep: Sweep, number: int, where: Where) -> tuple[Tensor, Tensor, Tensor]:
+def _destinations(sweep: Sweep, number: int, region: Region) -> tuple[Tensor, Tensor, Tensor]:
     panel = sweep.panels[number]
-    return cut(panel.target, where), cut(panel.source, where), cut(sweep.segments[number], where)
+    return cut(panel.target, region), cut(panel.source, region), cut(sweep.segments[number], region)
 
 
 def _gather(indices: tuple[Tensor, Tensor, Tensor], on_nodes: Sequence[Terms]) -> list[Terms]:
@@ -111,80 +118,80 @@ def _rows(terms: Tensor, index: Tensor) -> Tensor:
 
 
 class _Sums:
-    """Sums (or maxima) at nodes and sums over networks, made when the first term shows its width."""
+    """Sums (or maxima) at nodes and sums over segments, allocated when the first terms show their width."""
 
     def __init__(self, sweep: Sweep) -> None:
         self.sweep = sweep
         self.nodes: Tensor | None = None
         self.pooled: Tensor | None = None
 
-    def add(self, found: Found, indices: tuple[Tensor, Tensor, Tensor]) -> None:
-        """Terms that `_reduced` has summed over a piece."""
+    def add(self, result: CellResult, indices: tuple[Tensor, Tensor, Tensor]) -> None:
+        """Add the terms of a piece, as `_reduced` returns them."""
         target, source, segment = (index.reshape(-1) for index in indices)
-        for index, terms in ((target, found.to_target), (source, found.to_source)):
+        for index, terms in ((target, result.to_target), (source, result.to_source)):
             if terms is not None:
                 self._add_nodes(index, terms)
-        if found.pooled is not None:
+        if result.pooled is not None:
             if self.pooled is None:
-                self.pooled = _zeros(self.sweep.num_segments, found.pooled)
-            self.pooled.index_add_(0, segment, found.pooled.to(self.pooled.dtype))
+                self.pooled = _zeros(self.sweep.num_segments, result.pooled)
+            self.pooled.index_add_(0, segment, result.pooled.to(self.pooled.dtype))
 
     def _add_nodes(self, index: Tensor, terms: Tensor) -> None:
         if self.nodes is None:
             self.nodes = _zeros(self.sweep.num_nodes, terms)
         terms = terms.to(self.nodes.dtype)
-        if self.sweep.maximum:  # messages are not negative, so zero is where maxima start
+        if self.sweep.maximum:  # messages are not negative, so maxima may start at zero
             self.nodes = self.nodes.scatter_reduce(0, index[:, None].expand_as(terms), terms, "amax")
         else:
             self.nodes.index_add_(0, index, terms)
 
 
 def _zeros(rows: int, terms: Tensor) -> Tensor:
-    """Where sums start. Under autocast they are in float32, as all its sums are."""
+    """Return a tensor to sum into. Under autocast it is in float32, as autocast does for all sums."""
     autocast = torch.is_autocast_enabled(terms.device.type)
     dtype = torch.promote_types(terms.dtype, torch.float32) if autocast else terms.dtype
     return terms.new_zeros(rows, terms.shape[-1], dtype=dtype)
 
 
-def _reduced(sweep: Sweep, found: Found, indices: tuple[Tensor, Tensor, Tensor]) -> Found:
-    """Terms summed over the dimensions along which their destination does not vary, `[n, width]`."""
+def _reduced(sweep: Sweep, result: CellResult, indices: tuple[Tensor, Tensor, Tensor]) -> CellResult:
+    """Sum terms over the dimensions along which their destination is constant. -> [n, width]"""
     kinds = (sweep.maximum, sweep.maximum, False)
     reduced = [
         None if terms is None else _reduce(terms, index, maximum)
-        for terms, index, maximum in zip(found[1:], indices, kinds, strict=True)
+        for terms, index, maximum in zip(result[1:], indices, kinds, strict=True)
     ]
-    return Found(found.edges, *reduced)
+    return CellResult(result.edges, *reduced)
 
 
 def _reduce(terms: Tensor, index: Tensor, maximum: bool) -> Tensor:
-    terms = terms.to(torch.promote_types(terms.dtype, torch.float32))  # sums are not left to half precision
+    terms = terms.to(torch.promote_types(terms.dtype, torch.float32))  # do not sum in half precision
     dims = [d for d, length in enumerate(index.shape) if length == 1 and terms.shape[d] != 1]
     if dims:
         terms = terms.amax(dims, keepdim=True) if maximum else terms.sum(dims, keepdim=True)
     return terms.reshape(-1, terms.shape[-1])
 
 
-def _at_once(
+def _run_whole_panels(
     sweep: Sweep, on_edges: list[list[Tensor]], on_nodes: list[Terms], weights: list[Tensor]
-) -> Swept:
-    """The plain form: whole panels, gradients by autograd."""
+) -> SweepResult:
+    """Run whole panels and leave gradients to autograd."""
     sums, edges = _Sums(sweep), []
     for number in range(len(sweep.panels)):
         indices = _destinations(sweep, number, ())
-        found = sweep.cell(on_edges[number], _gather(indices, on_nodes), weights)
-        sums.add(_reduced(sweep, found, indices), indices)
-        edges.append(found.edges)
-    return Swept(None if edges[0] is None else edges, sums.nodes, sums.pooled)
+        result = sweep.cell(on_edges[number], _gather(indices, on_nodes), weights)
+        sums.add(_reduced(sweep, result, indices), indices)
+        edges.append(result.edges)
+    return SweepResult(None if edges[0] is None else edges, sums.nodes, sums.pooled)
 
 
-def _places(sweep: Sweep) -> Iterator[Place]:
+def _pieces(sweep: Sweep) -> Iterator[Piece]:
     for number, panel in enumerate(sweep.panels):
-        for where in sweep.regions(panel.shape, sweep.piece):
-            yield number, where
+        for region in sweep.regions(panel.shape, sweep.piece_size):
+            yield number, region
 
 
 def _autocast() -> Callable[[], AbstractContextManager]:
-    """The autocast state as it is now, to run a cell again under it."""
+    """Capture the current autocast state, to recompute a cell under it."""
     for device in ("cpu", "cuda"):
         if torch.is_autocast_enabled(device):
             dtype = torch.get_autocast_dtype(device)
@@ -200,42 +207,43 @@ class _Recompute(torch.autograd.Function):
         ctx.save_for_backward(*tensors)
         ctx.set_materialize_grads(False)
 
-        reuse = nullcontext if ctx.autocast is not nullcontext else sweep.scratch.used  # it has its own types
-        edges = {number: own for number, (own,) in enumerate(on_edges)} if sweep.overwrites else {}
-        making = threading.Lock()
+        # autocast chooses the dtypes of results, which buffers cannot know
+        reused_memory = nullcontext if ctx.autocast is not nullcontext else sweep.scratch.used
+        edges = {number: states for number, (states,) in enumerate(on_edges)} if sweep.overwrites else {}
+        allocation = threading.Lock()
 
-        def keep(found: Tensor, number: int, where: Where) -> None:
-            with making:
+        def keep(states: Tensor, number: int, region: Region) -> None:
+            with allocation:
                 if number not in edges:
-                    edges[number] = found.new_empty(*sweep.panels[number].shape, found.shape[-1])
-            edges[number][where] = found
+                    edges[number] = states.new_empty(*sweep.panels[number].shape, states.shape[-1])
+            edges[number][region] = states
 
-        def work(places: Iterable[Place]) -> Sums:
+        def work(pieces: Iterable[Piece]) -> Sums:
             sums = _Sums(sweep)
-            with torch.no_grad(), ctx.autocast(), reuse():
-                for number, where in places:
-                    indices = _destinations(sweep, number, where)
-                    sliced = [cut(tensor, where) for tensor in on_edges[number]]
-                    found = sweep.cell(sliced, _gather(indices, on_nodes), weights)
-                    sums.add(_reduced(sweep, found, indices), indices)
-                    if found.edges is not None and found.edges is not sliced[0]:
-                        keep(found.edges, number, where)
+            with torch.no_grad(), ctx.autocast(), reused_memory():
+                for number, region in pieces:
+                    indices = _destinations(sweep, number, region)
+                    sliced = [cut(tensor, region) for tensor in on_edges[number]]
+                    result = sweep.cell(sliced, _gather(indices, on_nodes), weights)
+                    sums.add(_reduced(sweep, result, indices), indices)
+                    if result.edges is not None and result.edges is not sliced[0]:
+                        keep(result.edges, number, region)
             return [sums.nodes, sums.pooled]
 
-        writes = sweep.gives_edges or any(tensor.device.type != "cpu" for tensor in weights)
-        (nodes, pooled), *others = sweep.shares(work, _places(sweep), writes=writes)
+        writes = sweep.returns_edges or any(tensor.device.type != "cpu" for tensor in weights)
+        (nodes, pooled), *others = sweep.executor(work, _pieces(sweep), writes=writes)
         for other_nodes, other_pooled in others:
-            _join(nodes, other_nodes, maximum=sweep.maximum)
-            _join(pooled, other_pooled)
+            _accumulate(nodes, other_nodes, maximum=sweep.maximum)
+            _accumulate(pooled, other_pooled)
         return nodes, pooled, *(edges[number] for number in sorted(edges))
 
     @staticmethod
     def backward(ctx, *given: Tensor | None):
         to_nodes, to_pooled, *to_edges = given
         sweep: Sweep = ctx.sweep
-        wanted = ctx.needs_input_grad[3:]
+        needed = ctx.needs_input_grad[3:]
         grads = [
-            torch.zeros_like(t) if need else None for t, need in zip(ctx.saved_tensors, wanted, strict=True)
+            torch.zeros_like(t) if need else None for t, need in zip(ctx.saved_tensors, needed, strict=True)
         ]
         on_edges, on_nodes, weights = _unflatten(ctx.layout, ctx.num_ends, ctx.saved_tensors)
         edge_grads, node_grads, weight_grads = _unflatten(ctx.layout, ctx.num_ends, grads)
@@ -244,52 +252,53 @@ class _Recompute(torch.autograd.Function):
         ]
         shapes += [None] * (len(grads) - len(shapes))
 
-        def work(places: Iterable[Place]) -> Sums:
-            """A worker's sums. What has an entry for each edge needs none: pieces do not overlap."""
-            mine = [
+        def work(pieces: Iterable[Piece]) -> Sums:
+            """Return a worker's sums. Gradients of edges are shared, since pieces do not overlap."""
+            sums = [
                 torch.zeros_like(grad) if grad is not None and grad.shape[:-1] != shape else grad
                 for grad, shape in zip(grads, shapes, strict=True)
             ]
-            at_edges, at_nodes, at_weights = _unflatten(ctx.layout, ctx.num_ends, mine)
-            for number, where in places:
-                target, source, _ = _destinations(sweep, number, where)
-                found = iter(gradients(number, where))
+            at_edges, at_nodes, at_weights = _unflatten(ctx.layout, ctx.num_ends, sums)
+            for number, region in pieces:
+                target, source, _ = _destinations(sweep, number, region)
+                piece_grads = iter(gradients(number, region))
                 for whole in at_edges[number]:
-                    _join(None if whole is None else cut(whole, where), next(found))
+                    _accumulate(None if whole is None else cut(whole, region), next(piece_grads))
                 for terms in at_nodes:
                     for whole, index in zip(terms, (source, target), strict=True):
-                        grad = next(found)
+                        grad = next(piece_grads)
                         if whole is not None and grad is not None:
                             grad = grad.reshape(-1, grad.shape[-1]).to(whole.dtype)
                             whole.index_add_(0, index.reshape(-1), grad)
                 for whole in at_weights:
-                    _join(whole, next(found))
-            return mine
+                    _accumulate(whole, next(piece_grads))
+            return sums
 
-        def gradients(number: int, where: Where) -> list[Tensor | None]:
-            """Of what lies on a piece, of the terms at its ends, and of weights."""
-            indices = _destinations(sweep, number, where)
+        def gradients(number: int, region: Region) -> list[Tensor | None]:
+            """Return the gradients of a piece's edge tensors, of the terms at its ends, and of weights."""
+            indices = _destinations(sweep, number, region)
             with torch.enable_grad(), ctx.autocast():
                 sliced = [
-                    _leaf(cut(t, where), g) for t, g in zip(on_edges[number], edge_grads[number], strict=True)
+                    _leaf(cut(t, region), g)
+                    for t, g in zip(on_edges[number], edge_grads[number], strict=True)
                 ]
                 gathered = _gather(indices, on_nodes)
                 ends = [
-                    Terms(*(_leaf(t, g) for t, g in zip(terms, own, strict=True)))
-                    for terms, own in zip(gathered, node_grads, strict=True)
+                    Terms(*(_leaf(t, g) for t, g in zip(terms, grads_of_terms, strict=True)))
+                    for terms, grads_of_terms in zip(gathered, node_grads, strict=True)
                 ]
-                own = [_leaf(t, g) for t, g in zip(weights, weight_grads, strict=True)]
-                found = _reduced(sweep, sweep.cell(sliced, ends, own), indices)
-            own_edges = to_edges[number] if to_edges else None
-            given = Found(
-                None if own_edges is None else own_edges[where],
+                leaf_weights = [_leaf(t, g) for t, g in zip(weights, weight_grads, strict=True)]
+                result = _reduced(sweep, sweep.cell(sliced, ends, leaf_weights), indices)
+            to_panel = to_edges[number] if to_edges else None
+            given = CellResult(
+                None if to_panel is None else to_panel[region],
                 *(
                     None if whole is None else whole[index.reshape(-1)]
                     for whole, index in zip((to_nodes, to_nodes, to_pooled), indices, strict=True)
                 ),
             )
-            pairs = [(f, g) for f, g in zip(found, given, strict=True) if f is not None and g is not None]
-            inputs = [*sliced, *(tensor for terms in ends for tensor in terms), *own]
+            pairs = [(f, g) for f, g in zip(result, given, strict=True) if f is not None and g is not None]
+            inputs = [*sliced, *(tensor for terms in ends for tensor in terms), *leaf_weights]
             needed = [tensor for tensor in inputs if tensor.requires_grad]
             found_grads = iter(
                 torch.autograd.grad(
@@ -298,10 +307,10 @@ class _Recompute(torch.autograd.Function):
             )
             return [next(found_grads) if tensor.requires_grad else None for tensor in inputs]
 
-        for mine in sweep.shares(work, _places(sweep), writes=True):
-            for whole, part in zip(grads, mine, strict=True):
+        for sums in sweep.executor(work, _pieces(sweep), writes=True):
+            for whole, part in zip(grads, sums, strict=True):
                 if part is not whole:
-                    _join(whole, part)
+                    _accumulate(whole, part)
         return None, None, None, *grads
 
 
@@ -309,13 +318,13 @@ def _leaf(tensor: Tensor, grad: Tensor | None) -> Tensor:
     return tensor.detach().requires_grad_(grad is not None)
 
 
-def _join(whole: Tensor | None, part: Tensor | None, *, maximum: bool = False) -> None:
+def _accumulate(whole: Tensor | None, part: Tensor | None, *, maximum: bool = False) -> None:
     if whole is not None and part is not None:
         torch.maximum(whole, part, out=whole) if maximum else whole.add_(part)
 
 
 def _unflatten(layout: list[int], num_ends: int, tensors: Sequence) -> tuple[list[list], list[Terms], list]:
-    """The inverse of `run`'s flattening: by panel, by layer, weights."""
+    """Invert the flattening of `run`: tensors by panel, terms by layer, weights."""
     rest = iter(tensors)
     on_edges = [[next(rest) for _ in range(count)] for count in layout]
     on_nodes = [Terms(next(rest), next(rest)) for _ in range(num_ends // 2)]

@@ -1,7 +1,7 @@
-"""Workers that share out the pieces of a sweep: processes where they only sum, else threads.
+"""Workers that share the pieces of a sweep: processes if they only sum, threads otherwise.
 
-Each takes every so many pieces, so that the order of sums is always the same. Each has one torch thread: the
-products of a piece are too small to be shared between threads.
+Pieces are dealt out in turn, so the order of summation is deterministic. Each worker has one torch thread:
+the matrix products of a piece are too small for several.
 """
 
 from __future__ import annotations
@@ -22,34 +22,34 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from graph_metanetworks.nn.engine.sweep import Place, Sums, Work
+from graph_metanetworks.nn.engine.sweep import Piece, Sums, Work
 
-FEWEST_PIECES = 16  # of a worker: fewer are not worth one
-LOOK = 0.2  # seconds between two looks at the progress of processes
+MIN_PIECES = 16  # per worker: for fewer, starting it does not pay
+POLL_SECONDS = 0.2  # how often the progress of processes is read
 
 
 @dataclass(frozen=True)
 class Workers:
-    """Several workers, with a progress bar if it is wanted and the output is a terminal."""
+    """Several workers, with an optional progress bar if the output is a terminal."""
 
     count: int
     progress: bool = False
 
-    def __call__(self, work: Work, places: Iterable[Place], *, writes: bool) -> list[Sums]:
-        todo = list(places)
+    def __call__(self, work: Work, pieces: Iterable[Piece], *, writes: bool) -> list[Sums]:
+        todo = list(pieces)
         use = self._processes if not writes and self._can_fork(len(todo)) else self._threads
-        with _one_torch_thread(), self._bar(len(todo)) as advanced:
-            return use(work, [todo[start :: self.count] for start in range(self.count)], advanced)
+        with _one_torch_thread(), self._bar(len(todo)) as report:
+            return use(work, [todo[start :: self.count] for start in range(self.count)], report)
 
-    def _can_fork(self, pieces: int) -> bool:
-        """Processes start with all memory of this one; on other systems that is slow, or not safe."""
-        if sys.platform != "linux" or multiprocessing.current_process().daemon:  # one of a DataLoader, say
+    def _can_fork(self, count: int) -> bool:
+        """Forked processes share the memory of this one; other systems cannot fork, or not safely."""
+        if sys.platform != "linux" or multiprocessing.current_process().daemon:  # as those of a DataLoader
             return False
-        return self.count > 1 and pieces >= FEWEST_PIECES * self.count
+        return self.count > 1 and count >= MIN_PIECES * self.count
 
     @contextmanager
     def _bar(self, total: int) -> Iterator[Callable[[int], None]]:
-        """Shows how many pieces are done, when told."""
+        """Show a progress bar; yield the function that sets the number of finished pieces."""
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         hidden = not (self.progress and Console().is_terminal)
         with Progress(*columns, disable=hidden, transient=True) as bar:
@@ -57,17 +57,17 @@ class Workers:
             yield lambda done: bar.update(task, completed=done)
 
     def _threads(
-        self, work: Work, shares: Sequence[list[Place]], advanced: Callable[[int], None]
+        self, work: Work, shares: Sequence[list[Piece]], report: Callable[[int], None]
     ) -> list[Sums]:
         done, stopped = [0] * self.count, threading.Event()
 
-        def counted(number: int) -> Iterator[Place]:
-            for place in shares[number]:
+        def counted(number: int) -> Iterator[Piece]:
+            for piece in shares[number]:
                 if stopped.is_set():
                     return
-                yield place
+                yield piece
                 done[number] += 1
-                advanced(sum(done))
+                report(sum(done))
 
         def run(number: int) -> Sums:
             try:
@@ -83,9 +83,9 @@ class Workers:
                 stopped.set()
 
     def _processes(
-        self, work: Work, shares: Sequence[list[Place]], advanced: Callable[[int], None]
+        self, work: Work, shares: Sequence[list[Piece]], report: Callable[[int], None]
     ) -> list[Sums]:
-        """Python's lock, which threads wait for at every operation, is each process's own."""
+        """Run in processes, which do not wait for each other's interpreter lock at every operation."""
         context, done = multiprocessing.get_context("fork"), RawArray("L", self.count)
         found: dict[int, Sums] = {}
         waiting: dict[Any, int] = {}
@@ -96,16 +96,16 @@ class Workers:
                 process = context.Process(
                     target=_send_sums, args=(sender, work, share, done, number), daemon=True
                 )
-                with warnings.catch_warnings():  # newer Pythons warn, as if more than one of our threads ran
+                with warnings.catch_warnings():  # newer Pythons warn of other threads; ours are idle
                     warnings.simplefilter("ignore", DeprecationWarning)
                     process.start()
                 sender.close()
                 processes.append(process)
                 waiting[receiver] = number
             while waiting:
-                for receiver in wait(list(waiting), LOOK):
+                for receiver in wait(list(waiting), POLL_SECONDS):
                     found[waiting.pop(receiver)] = _receive_sums(receiver)
-                advanced(sum(done))
+                report(sum(done))
         finally:
             for process in processes:
                 process.terminate()
@@ -113,25 +113,25 @@ class Workers:
         return [found[number] for number in range(self.count)]
 
 
-def torch_threads(work: Work, places: Iterable[Place], *, writes: bool) -> list[Sums]:
-    """As many workers as torch has threads, or all these threads for each operation if pieces are few."""
-    todo, count = list(places), torch.get_num_threads()
-    if count == 1 or len(todo) < FEWEST_PIECES * count:
+def torch_threads(work: Work, pieces: Iterable[Piece], *, writes: bool) -> list[Sums]:
+    """Use a worker per torch thread, or torch's own threads in each operation if pieces are few."""
+    todo, count = list(pieces), torch.get_num_threads()
+    if count == 1 or len(todo) < MIN_PIECES * count:
         return [work(todo)]
     return Workers(count)(work, todo, writes=True)
 
 
-def _send_sums(connection: Connection, work: Work, share: list[Place], done: Any, number: int) -> None:
-    """What a process does."""
+def _send_sums(connection: Connection, work: Work, share: list[Piece], done: Any, number: int) -> None:
+    """Run a share of the pieces in a process and send its sums, or its error."""
 
-    def counted() -> Iterator[Place]:
-        for count, place in enumerate(share, 1):
-            yield place
+    def counted() -> Iterator[Piece]:
+        for count, piece in enumerate(share, 1):
+            yield piece
             done[number] = count
 
     torch.set_num_threads(1)
     try:
-        with torch.inference_mode():  # operations are found faster than where gradients are only switched off
+        with torch.inference_mode():  # dispatch is faster than under no_grad
             sums = work(counted())
         connection.send(([None if tensor is None else tensor.numpy() for tensor in sums], None))
     except BaseException as error:
@@ -143,8 +143,8 @@ def _receive_sums(receiver: Any) -> Sums:
         arrays, error = receiver.recv()
     except EOFError:
         raise RuntimeError(
-            "a process of the stream ended without a result; was it killed, or is memory short? "
-            "workers=1 needs none."
+            "a worker process of the stream died without a result. Was it killed, or did memory run out? "
+            "workers=1 starts no process."
         ) from None
     if error is not None:
         raise error
@@ -154,7 +154,7 @@ def _receive_sums(receiver: Any) -> Sums:
 @contextmanager
 def _one_torch_thread() -> Iterator[None]:
     before = torch.get_num_threads()
-    torch.set_num_threads(1)  # here too: what a thread sets does not reach the libraries that torch calls
+    torch.set_num_threads(1)  # in this thread too: the setting of a worker thread does not reach MKL
     try:
         yield
     finally:

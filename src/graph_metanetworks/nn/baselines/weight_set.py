@@ -1,19 +1,20 @@
-"""DeepSets on the set of a network's weights."""
+"""A DeepSets model on the set of a network's weights."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
 
-from graph_metanetworks.graph.batch import Batch
-from graph_metanetworks.nn.baselines.tensor_scale import Scaled
+from graph_metanetworks.graph.batch import Batch, require_batch
+from graph_metanetworks.nn.baselines.tensor_scale import ScaledWeights
 from graph_metanetworks.nn.mlp import Mlp
 
 
-class DeepSets(Scaled):
-    """An MLP on each weight, the mean over all weights, an MLP (Zaheer et al., 2017); any architecture.
+class WeightSet(ScaledWeights):
+    """DeepSets on weights: an MLP on each weight, the mean over all, an MLP (Zaheer et al., 2017).
 
-    It sees which values there are, not where: it is invariant to many more permutations than keep a function.
+    It takes any architecture. It sees the values of weights but not their positions, so it is invariant to
+    many permutations that change the function.
 
     Args:
         inner: width of the MLP on weights.
@@ -27,6 +28,7 @@ class DeepSets(Scaled):
         self.head = Mlp(hidden, hidden, out)
 
     def forward(self, batch: Batch) -> Tensor:  # [B, out]
+        require_batch(batch)
         pooled: dict[int, Tensor] = {}
         for stack in batch.stacks:
             means = self.each(self.features(stack)).mean(0)

@@ -1,0 +1,249 @@
+"""Run a metanetwork on a batch without an edge list: sweeps over panels, node updates between them.
+
+The sweep of block `l` applies the edge update of block `l - 1` and sends the messages of block `l`. A last
+sweep feeds the readout. The engine "blocks" keeps edge states from one sweep to the next. "stream" keeps
+none: each sweep starts from the weights and recomputes all earlier updates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+from torch._functorch.pyfunctorch import retrieve_all_functorch_interpreters
+
+from graph_metanetworks.graph.batch import Batch
+from graph_metanetworks.nn.encoders import EdgeEncoder
+from graph_metanetworks.nn.engine.panel import Panel, Region, arrange, rows, tiles
+from graph_metanetworks.nn.engine.scratch import Scratch, scratch_buffer
+from graph_metanetworks.nn.engine.sweep import (
+    CellResult,
+    Executor,
+    Sweep,
+    SweepResult,
+    Terms,
+    one_worker,
+    run,
+)
+from graph_metanetworks.nn.engine.workers import Workers, torch_threads
+from graph_metanetworks.nn.message_passing import MessagePassing
+from graph_metanetworks.nn.readouts import EachEdge, PooledEdges
+from graph_metanetworks.nn.state import Links, State, degrees, node_network
+
+if TYPE_CHECKING:
+    from graph_metanetworks.nn.metanetwork import GraphMetanetwork
+
+
+@dataclass(frozen=True)
+class ExecutionPlan:
+    """What differs between the engines."""
+
+    keeps_edges: bool
+    stacks_blocks: bool
+    list_below: int  # edges: shapes that have fewer in all run as one list
+    whole_panels_below: (
+        int  # numbers: if edge states have fewer, autograd keeps what it wants of whole panels
+    )
+    piece_size: int  # numbers in the edge states of a piece
+    regions: Callable[[tuple[int, ...], int], Iterator[Region]]  # how panels are cut into pieces
+    executor: Executor
+
+
+BLOCKS = ExecutionPlan(
+    keeps_edges=True,
+    stacks_blocks=True,
+    list_below=1_000,
+    whole_panels_below=1 << 23,
+    piece_size=1 << 19,
+    regions=rows,
+    executor=torch_threads,
+)
+STREAM = ExecutionPlan(
+    keeps_edges=False,
+    stacks_blocks=False,
+    list_below=1_000,
+    whole_panels_below=0,
+    piece_size=1 << 19,
+    regions=tiles,
+    executor=Workers(1),
+)
+
+
+def streaming(workers: int | None = None, progress: bool = False) -> ExecutionPlan:
+    """Return the plan of the engine "stream" with one worker per core, or as many as given."""
+    return replace(STREAM, executor=Workers(workers or torch.get_num_threads(), progress))
+
+
+def run_panels(network: GraphMetanetwork, batch: Batch, plan: ExecutionPlan) -> Tensor:
+    """Run a metanetwork whose blocks are all `MessagePassing`."""
+    edges = _Edges.of(network, batch, plan)
+    degree, owner = degrees(batch), node_network(batch)
+    node_counts = owner.bincount(minlength=len(batch))[:, None]
+    edge_counts = torch.tensor([graph.num_edges for graph in batch.graphs], device=batch.device)[:, None]
+    nodes = network.node_encoder(batch)
+    features = network.first_globals(batch)
+    for block in network.blocks:
+        assert isinstance(block, MessagePassing)
+        context = None if features is None else features[owner]
+        sums = edges.send(block, block.message_terms(nodes, context))
+        assert sums.nodes is not None
+        nodes = block.updated_nodes(nodes, block.aggregated(sums.nodes, degree), context)
+        if features is not None and sums.pooled is not None:
+            node_mean = torch.zeros_like(features).index_add(0, owner, nodes) / node_counts
+            features = block.updated_globals(
+                features, node_mean, block.edge_norm.weight * sums.pooled / edge_counts
+            )
+            context = features[owner]
+        if block.edge_update is not None:
+            edges.pending.append((block, block.edge_terms(nodes, context)))
+    readout = network.readout
+    if isinstance(readout, PooledEdges):
+        return readout.finish(edges.pool(readout), batch)
+    if isinstance(readout, EachEdge):
+        return edges.each(readout)
+    links = Links(batch)
+    states = edges.states_in_order_of(links) if readout.reads_edges else nodes.new_empty(0, network.hidden)
+    return readout(State(nodes, states, features), links)
+
+
+@dataclass(eq=False)
+class _Edges:
+    """The edges of a batch. Updates may be pending: the next sweep applies them."""
+
+    batch: Batch
+    plan: ExecutionPlan
+    encoder: EdgeEncoder
+    panels: list[Panel]
+    networks: list[Tensor]  # by panel: the network of each edge
+    first: list[list[Tensor]]  # by panel: the inputs of the encoder
+    hidden: int
+    states: list[Tensor] | None = None  # by panel; None before the first is kept
+    pending: list[tuple[MessagePassing, Terms]] = field(default_factory=list)
+    scratch: Scratch = field(default_factory=Scratch)
+
+    @staticmethod
+    def of(network: GraphMetanetwork, batch: Batch, plan: ExecutionPlan) -> _Edges:
+        panels = arrange(batch, list_below=plan.list_below, stacked=plan.stacks_blocks)
+        encoder = network.edge_encoder
+        first = [encoder.terms(panel, batch) for panel in panels]
+        networks = [torch.tensor([u.network for u in p.uses], device=batch.device)[p.use] for p in panels]
+        return _Edges(batch, plan, encoder, panels, networks, first, network.hidden)
+
+    def send(self, block: MessagePassing, ends: Terms) -> SweepResult:
+        """Apply pending updates and send a block's messages."""
+        keeps = self.plan.keeps_edges and bool(self.pending)
+
+        def last(edges: Tensor, terms: list[Terms], weights: list[Tensor]) -> CellResult:
+            result = block.messages(edges, terms[0], weights)
+            return result._replace(edges=edges) if keeps else result
+
+        swept = self._sweep(
+            last,
+            block.message_weights(),
+            [ends],
+            returns_edges=keeps,
+            overwrites=keeps and self.states is not None and not torch.is_grad_enabled(),
+            maximum=block.aggregation == "max",
+        )
+        if keeps:
+            self.states, self.pending = swept.edges, []
+        return swept
+
+    def pool(self, readout: PooledEdges) -> Tensor:
+        """Apply pending updates and sum a readout's terms. [segments, width]"""
+        segments = [readout.segments(panel, self.batch) for panel in self.panels]
+        swept = self._sweep(
+            lambda edges, _, weights: CellResult(pooled=readout.cell(edges, weights)),
+            readout.weights(),
+            segments=segments,
+            num_segments=readout.num_segments(self.batch),
+        )
+        assert swept.pooled is not None
+        return swept.pooled
+
+    def each(self, readout: EachEdge) -> Tensor:
+        """Apply pending updates and return a readout's result on each edge, network by network. [E, out]"""
+        swept = self._sweep(
+            lambda edges, _, weights: CellResult(edges=readout.cell(edges, weights)),
+            readout.weights(),
+            returns_edges=True,
+        )
+        assert swept.edges is not None
+        results = zip(swept.edges, self.panels, strict=True)
+        return in_batch_order(
+            self.panels, [readout.finish(result, panel, self.batch) for result, panel in results]
+        )
+
+    def states_in_order_of(self, links: Links) -> Tensor:
+        """Apply pending updates and return states in the order of a list of edges. [E, hidden]"""
+        swept = self._sweep(lambda edges, _, weights: CellResult(edges=edges.clone()), [], returns_edges=True)
+        assert swept.edges is not None
+        found = dict(
+            use for panel, edges in zip(self.panels, swept.edges, strict=True) for use in panel.by_use(edges)
+        )
+        return torch.cat([found[use] for use in links.panel.uses])
+
+    def _runs_whole_panels(self) -> bool:
+        """Whether a sweep is small enough to run whole panels; under `torch.func` it must."""
+        if retrieve_all_functorch_interpreters():
+            return True
+        limit = self.plan.whole_panels_below if torch.is_grad_enabled() else self.plan.piece_size
+        return self.batch.num_edges * self.hidden < min(limit, self.plan.whole_panels_below)
+
+    def _sweep(
+        self,
+        last: Callable[[Tensor, list[Terms], list[Tensor]], CellResult],
+        last_weights: list[Tensor],
+        ends: list[Terms] | None = None,
+        *,
+        returns_edges: bool = False,
+        overwrites: bool = False,
+        maximum: bool = False,
+        segments: list[Tensor] | None = None,
+        num_segments: int | None = None,
+    ) -> SweepResult:
+        """Apply pending updates, then `last`."""
+        states, encoder, updates = self.states, self.encoder, [block for block, _ in self.pending]
+        starts = encoder.weights() if states is None else []
+        weights = [starts, *(block.edge_weights() for block in updates), last_weights]
+
+        def cell(on_edges: list[Tensor], on_ends: list[Terms], flat: list[Tensor]) -> CellResult:
+            rest = iter(flat)
+            first, *middle, final = ([next(rest) for _ in layer] for layer in weights)
+            edges = encoder.states(on_edges, first) if states is None else on_edges[0]
+            out = scratch_buffer("states", edges, self.hidden)
+            if out is not None and overwrites:
+                out = edges
+            for block, terms, block_weights in zip(updates, on_ends, middle, strict=False):
+                edges = block.updated(edges, terms, block_weights, out=out)
+            return last(edges, on_ends[len(updates) :], final)
+
+        plan = self.plan
+        sweep = Sweep(
+            cell=cell,
+            panels=self.panels,
+            segments=segments or self.networks,
+            num_nodes=self.batch.num_nodes,
+            num_segments=num_segments or len(self.batch),
+            piece_size=max(1, plan.piece_size // self.hidden),
+            regions=plan.regions,
+            scratch=self.scratch,
+            returns_edges=returns_edges,
+            overwrites=overwrites,
+            maximum=maximum,
+            executor=plan.executor if self.batch.device.type == "cpu" else one_worker,
+        )
+        on_edges = self.first if states is None else [[panel_states] for panel_states in states]
+        on_nodes = [terms for _, terms in self.pending] + (ends or [])
+        flat = [weight for layer in weights for weight in layer]
+        whole_panels = self._runs_whole_panels() or (maximum and torch.is_grad_enabled())
+        return run(sweep, on_edges, on_nodes, flat, whole_panels=whole_panels)
+
+
+def in_batch_order(panels: list[Panel], results: list[Tensor]) -> Tensor:
+    """Join results on panels into one list of edges, network by network and block by block. [E, width]"""
+    found = dict(use for panel, edges in zip(panels, results, strict=True) for use in panel.by_use(edges))
+    return torch.cat([found[use] for use in sorted(found)])
