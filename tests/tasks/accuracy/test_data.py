@@ -51,7 +51,7 @@ def test_networks_with_nan_weights_are_not_used(tmp_path: Path) -> None:
 def test_a_recipe_without_an_example_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     zoo = scaled_zoo(tmp_path, 4)
     monkeypatch.delattr(ScaledNetworks, "example")
-    with pytest.raises(ZooError, match=r"write ScaledNetworks\.example\(config\)"):
+    with pytest.raises(ZooError, match=r"Define ScaledNetworks\.example\(config\)"):
         TracedZoo(zoo)
 
 
