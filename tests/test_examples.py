@@ -1,13 +1,12 @@
 """The examples run. The tour, on a reduced list: what it prints, the page it writes, and that it can fail."""
 
-import os
 import re
-import subprocess
-import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+
+from support.processes import run_python
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 VISITED = ["MLP", "LSTM", "Residual network"]
@@ -15,9 +14,7 @@ VISITED = ["MLP", "LSTM", "Residual network"]
 
 def run(name: str, *arguments: str | Path) -> str:
     """What an example prints."""
-    command = [sys.executable, "-W", "error::UserWarning", EXAMPLES / name, *arguments]
-    env = os.environ | {"PYTHONPATH": str(EXAMPLES.parent / "src")}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
+    done = run_python("-W", "error::UserWarning", EXAMPLES / name, *arguments)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

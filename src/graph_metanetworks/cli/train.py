@@ -71,7 +71,7 @@ def accuracy(
     from graph_metanetworks.tasks.accuracy import Machine, Options
     from graph_metanetworks.tasks.accuracy import train as train_once
     from graph_metanetworks.tasks.accuracy import tune as train_tuned
-    from graph_metanetworks.tasks.accuracy.processes import is_first_process
+    from graph_metanetworks.training.processes import is_first_process
 
     with friendly_errors(debug=debug):
         options = Options(

@@ -1,9 +1,7 @@
 """Two processes that train together: the same scores as one, one report, and no noise."""
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,9 +12,8 @@ import graph_metanetworks as gmn
 from graph_metanetworks.tasks.accuracy import METHODS, LabelledZoo
 from graph_metanetworks.tasks.accuracy.methods import as_metanetwork
 from graph_metanetworks.tasks.accuracy.training import Networks
+from support.processes import run_python
 
-SOURCE = Path(__file__).resolve().parents[3] / "src"
-TESTS = Path(__file__).resolve().parents[2]
 COMMAND = "from graph_metanetworks.cli import main\n\nif __name__ == '__main__':\n    main()\n"
 
 
@@ -32,9 +29,7 @@ def command(tmp_path: Path) -> Path:
 
 
 def trained(command: Path, zoo: Path, out: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    env = os.environ | {"PYTHONPATH": f"{SOURCE}:{TESTS}", "OMP_NUM_THREADS": "1"}
-    asked = [sys.executable, command, "train", "accuracy", zoo, "--out", out, *QUICK, *words]
-    return subprocess.run(asked, env=env, capture_output=True, text=True)
+    return run_python(command, "train", "accuracy", zoo, "--out", out, *QUICK, *words)
 
 
 @pytest.mark.slow

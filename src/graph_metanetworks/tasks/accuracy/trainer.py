@@ -26,6 +26,7 @@ from graph_metanetworks.tasks.accuracy.module import AccuracyModule
 from graph_metanetworks.tasks.accuracy.options import Machine, Options
 from graph_metanetworks.tasks.accuracy.run_folder import CHECKPOINTS, CURVE, LOGS
 from graph_metanetworks.tasks.accuracy.splits import Split
+from graph_metanetworks.training.processes import leave_group_at_exit
 
 SCORE = "val_r2"
 BEST, LAST = "best.ckpt", "last.ckpt"
@@ -142,6 +143,7 @@ def _train(
         )
         last = folder / CHECKPOINTS / LAST
         resumed = str(last) if last.exists() else None
+        leave_group_at_exit()
         try:
             trainer.fit(module, AccuracyData(data, split, options), ckpt_path=resumed, weights_only=True)
         except SystemExit as error:  # Lightning's answer to Ctrl-C, after which it ignores another one

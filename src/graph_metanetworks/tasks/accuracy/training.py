@@ -31,7 +31,6 @@ from graph_metanetworks.tasks.accuracy.methods import as_metanetwork, count_para
 from graph_metanetworks.tasks.accuracy.novelty import Novelty
 from graph_metanetworks.tasks.accuracy.options import Machine, Options
 from graph_metanetworks.tasks.accuracy.predictor import accuracies_of
-from graph_metanetworks.tasks.accuracy.processes import in_step, is_first_process
 from graph_metanetworks.tasks.accuracy.run_folder import (
     LOCK,
     MODEL,
@@ -48,6 +47,7 @@ from graph_metanetworks.tasks.accuracy.run_folder import (
 from graph_metanetworks.tasks.accuracy.scores import scores
 from graph_metanetworks.tasks.accuracy.splits import Setting, Split
 from graph_metanetworks.tasks.accuracy.trainer import check_machine, fit_by_gradient
+from graph_metanetworks.training.processes import barrier, is_first_process
 
 TASK = "accuracy"
 RATES = (1e-4, 5e-4, 1e-3, 5e-3, 1e-2)  # the paper's
@@ -67,7 +67,7 @@ def train(data: LabelledZoo, out: Path, options: Options, machine: Machine | Non
         if is_first_process():
             held.enter_context(locked(out))
             require_new(claim(out, describe(data, options)), out)
-        in_step()  # the others read what the first has claimed
+        barrier()  # the others read what the first has claimed
         run = Run.load(out)
         try:
             model, seconds, curve = _fit(data, split, options, out, machine)
@@ -114,7 +114,7 @@ def tune(
     for folder, rate in zip(folders, rates, strict=True):
         with suppress(Diverged):
             train_or_load(data, folder, replace(options, learning_rate=rate), machine)
-    in_step()  # the others read what the first has measured
+    barrier()  # the others read what the first has measured
     runs = {folder: run for folder in folders if (run := Run.load(folder)).is_finished}
     if not runs:
         raise Diverged(f"training diverged with every learning rate: {', '.join(map(str, rates))}.")
