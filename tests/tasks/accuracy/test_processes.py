@@ -29,7 +29,7 @@ def command(tmp_path: Path) -> Path:
 
 
 def trained(command: Path, zoo: Path, out: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return run_python(command, "train", "accuracy", zoo, "--out", out, *QUICK, *words)
+    return run_python(command, "train", "accuracy", zoo, "--out", out, *QUICK, *words, timeout=400)
 
 
 @pytest.mark.slow
