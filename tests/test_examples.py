@@ -129,7 +129,8 @@ def test_the_whole_tour(tour_module, tmp_path):
 
 @pytest.mark.slow
 def test_the_demo_ends_with_what_the_reader_came_for(tmp_path):
-    output = run("demo.py", "--networks", "40", "--epochs", "1", "--steps", "10", "--out", tmp_path, timeout=800)
+    little = ("--networks", "40", "--epochs", "1", "--steps", "10")
+    output = run("demo.py", *little, "--out", tmp_path, timeout=800)
     for method in ("GMN", "DMC", "DeepSets", "StatNN", "StatNN, boosted"):
         assert re.search(rf"^ +{method} +[\d,–]+ +-?[\d.]+ +\S+$", output, re.MULTILINE), method
     assert len(re.findall(r"network-\d+\.safetensors", output)) == 3
