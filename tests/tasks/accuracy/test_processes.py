@@ -1,7 +1,10 @@
 """Two processes that train together: the same scores as one, one report, and no noise."""
 
 import json
+import os
+import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +15,7 @@ import graph_metanetworks as gmn
 from graph_metanetworks.tasks.accuracy import METHODS, LabelledZoo
 from graph_metanetworks.tasks.accuracy.methods import as_metanetwork
 from graph_metanetworks.tasks.accuracy.training import Networks
-from support.processes import run_python
+from support.processes import children, finish, members, run_python, started, wait_until
 
 COMMAND = "from graph_metanetworks.cli import main\n\nif __name__ == '__main__':\n    main()\n"
 
@@ -59,6 +62,29 @@ def test_two_processes_tune_together(zoo_folder: Path, command: Path, tmp_path: 
     best = max(run["result"]["scores"]["validation"]["r2"] for run in runs)
     chosen = json.loads((tmp_path / "run" / "run.json").read_text())
     assert len(runs) == 5 and chosen["result"]["scores"]["validation"]["r2"] == best
+
+
+LONG = ("--setting", "50", "--steps", "100000", "--rounds", "10000", "--batch-size", "8", "--quiet")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, None)])
+def test_all_processes_end_when_one_is_stopped(
+    number: signal.Signals, code: int | None, zoo_folder: Path, command: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    asked = [sys.executable, command, "train", "accuracy", zoo_folder, "--out", out, *LONG, "--devices", "2"]
+    with started(asked) as process:
+        wait_until((out / "curve.csv").exists, 240)
+        if number is signal.SIGINT:
+            os.killpg(process.pid, number)  # as a terminal does
+        else:
+            os.kill(children(process.pid)[0], number)
+        done = finish(process, 120)
+        assert not members(process.pid)
+    assert done.returncode == code if code else done.returncode, done.stderr
+    if code:
+        assert "Traceback" not in done.stderr
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ import torch
 from lightning.pytorch import LightningDataModule, Trainer
 from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger, WandbLogger
+from lightning.pytorch.strategies.launchers import _SubprocessScriptLauncher
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from torch import nn
 from torch.utils.data import DataLoader
@@ -147,6 +148,9 @@ def _train(
         try:
             trainer.fit(module, AccuracyData(data, split, options), ckpt_path=resumed, weights_only=True)
         except SystemExit as error:  # Lightning's answer to Ctrl-C, after which it ignores another one
+            if isinstance(trainer.strategy.launcher, _SubprocessScriptLauncher):
+                # it has killed the other processes, and would kill this one when it misses them
+                trainer.strategy.launcher.procs.clear()
             signal.signal(signal.SIGINT, signal.default_int_handler)
             raise KeyboardInterrupt from error
     return curve.points
