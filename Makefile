@@ -24,6 +24,7 @@ lint: $(STAMPS)/test $(STAMPS)/dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/pyright --pythonpath $(BIN)/python
+	$(BIN)/lint-imports
 
 bench: $(STAMPS)/test
 	$(BIN)/python benchmarks/trace.py

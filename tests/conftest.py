@@ -8,6 +8,7 @@ import torch
 from hypothesis import HealthCheck, settings
 
 torch.set_num_threads(1)
+SLOW = 900  # seconds for a slow test
 
 settings.register_profile(
     "default",
@@ -22,6 +23,13 @@ settings.load_profile("default")
 def pytest_configure(config: pytest.Config) -> None:
     # torch_geometric scripts a function when it is imported
     config.addinivalue_line("filterwarnings", "ignore:`torch.jit.script` is deprecated:DeprecationWarning")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give slow tests more time than the default of pyproject.toml."""
+    for item in items:
+        if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(SLOW))
 
 
 @pytest.fixture(autouse=True)

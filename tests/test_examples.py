@@ -1,23 +1,20 @@
 """The examples run. The tour, on a reduced list: what it prints, the page it writes, and that it can fail."""
 
-import os
 import re
-import subprocess
-import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
+from support.processes import LIMIT, run_python
+
 EXAMPLES = Path(__file__).parent.parent / "examples"
 VISITED = ["MLP", "LSTM", "Residual network"]
 
 
-def run(name: str, *arguments: str | Path) -> str:
+def run(name: str, *arguments: str | Path, timeout: float = LIMIT) -> str:
     """What an example prints."""
-    command = [sys.executable, "-W", "error::UserWarning", EXAMPLES / name, *arguments]
-    env = os.environ | {"PYTHONPATH": str(EXAMPLES.parent / "src")}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
+    done = run_python("-W", "error::UserWarning", EXAMPLES / name, *arguments, timeout=timeout)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -134,7 +131,8 @@ def test_the_whole_tour(tour_module, tmp_path):
 
 @pytest.mark.slow
 def test_the_demo_ends_with_what_the_reader_came_for(tmp_path):
-    output = run("demo.py", "--networks", "40", "--epochs", "1", "--steps", "10", "--out", tmp_path)
+    little = ("--networks", "40", "--epochs", "1", "--steps", "10")
+    output = run("demo.py", *little, "--out", tmp_path, timeout=800)
     for method in ("GMN", "DMC", "DeepSets", "StatNN", "StatNN, boosted"):
         assert re.search(rf"^ +{method} +[\d,–]+ +-?[\d.]+ +\S+$", output, re.MULTILINE), method
     assert len(re.findall(r"network-\d+\.safetensors", output)) == 3

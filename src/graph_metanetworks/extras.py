@@ -16,6 +16,7 @@ EXTRAS = {
     "typer": "cli",
     "ray": "ray",
     "datasets": "datasets",
+    "huggingface_hub": "hub",
     "tensorboard": "tensorboard",
     "wandb": "wandb",
 }

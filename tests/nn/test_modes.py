@@ -7,15 +7,15 @@ from functools import partial
 
 import pytest
 import torch
-import torch.multiprocessing as mp
 from torch import nn
 from torch.func import functional_call, grad, jacrev, vmap
-from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
 
 import graph_metanetworks as gmn
 from graph_metanetworks.nn import metanetwork
+from support.distributed import share, step
 from support.permuted import many, weights
+from support.processes import spawn
 from support.traced import traced
 
 ENGINES = ["blocks", "stream", "edge_list"]
@@ -113,32 +113,14 @@ def test_vmap_over_weights():
 # ------------------------------------------------------------------ distributed
 
 
-def step(rank: int, folder: str, size: int) -> None:
-    """One of `size` processes: gradients for its share of four networks."""
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
-    net: nn.Module = gmn.GraphMetanetwork(8, 2, vocabulary=gmn.nn.Vocabulary())
-    models = [nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1)) for _ in range(4)]
-    graph = gmn.trace(models[0], torch.zeros(1, 2))
-    own = gmn.collate([(graph, model.state_dict()) for model in models[rank::size]])
-    if size > 1:
-        torch.distributed.init_process_group(
-            "gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=size
-        )
-        net = DistributedDataParallel(net)
-    net(own).square().mean().backward()
-    torch.save([p.grad for p in net.parameters()], f"{folder}/{size}-{rank}.pt")
-    if size > 1:
-        torch.distributed.destroy_process_group()
-
-
 def test_distributed_gradients(tmp_path):
-    step(0, str(tmp_path), 1)
-    mp.spawn(step, (str(tmp_path), 2), nprocs=2)
-    alone, *both = (torch.load(tmp_path / name) for name in ("1-0.pt", "2-0.pt", "2-1.pt"))
-    for grads in both:
-        for ours, theirs in zip(grads, alone, strict=True):
-            torch.testing.assert_close(ours, theirs)
+    net, own = share(0, 1)
+    net(own).square().mean().backward()
+    spawn(step, (str(tmp_path), 2), 2)
+    for rank in range(2):
+        found = torch.load(tmp_path / f"{rank}.pt")
+        for ours, parameter in zip(found, net.parameters(), strict=True):
+            torch.testing.assert_close(ours, parameter.grad)
 
 
 # ------------------------------------------------------------------ copied

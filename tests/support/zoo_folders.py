@@ -1,14 +1,8 @@
-"""Contents of zoo folders, and processes that are killed while they write to them."""
+"""Build small zoos, and compare the files in their folders."""
 
 from __future__ import annotations
 
 import json
-import os
-import signal
-import sys
-import time
-import traceback
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -25,26 +19,3 @@ def contents(folder: Path) -> dict[str, bytes]:
     description = json.loads(files["zoo.json"])
     rest = {name: value for name, value in description.items() if name not in ("created", "checksum")}
     return files | {"zoo.json": json.dumps(rest).encode()}
-
-
-def fork(work: Callable[[], object]) -> int:
-    """Start a process that does the work and exits with 0, or with 1 after an error. Return its id."""
-    child = os.fork()
-    if child:
-        return child
-    try:
-        work()
-        os._exit(0)
-    except BaseException:
-        traceback.print_exc()
-        sys.stderr.flush()
-        os._exit(1)
-
-
-def in_child(work: Callable[[], object], *, kill_after: float | None = None) -> int:
-    """Do the work in another process, perhaps kill it, and return its exit code (negative for a signal)."""
-    child = fork(work)
-    if kill_after is not None:
-        time.sleep(kill_after)
-        os.kill(child, signal.SIGKILL)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

@@ -8,16 +8,18 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
-from time import monotonic, sleep
+from time import sleep
 
 import pytest
 
 from graph_metanetworks.errors import StorageError, ZooError
 from graph_metanetworks.zoo import Zoo, build
 from graph_metanetworks.zoo.check import check
-from support.zoo_folders import COUNT, SHARD, contents, fork, in_child, make
+from support.processes import children, finish, forked, in_child, run, started, wait_until
+from support.zoo_folders import COUNT, SHARD, contents, make
 from support.zoo_recipes import Regressors
 
 make_slowly = partial(build, Regressors(pause=0.03), COUNT, workers=1, shard_size=SHARD, quiet=True)
@@ -86,48 +88,19 @@ COMMAND = [sys.executable, "-c", "from graph_metanetworks.cli import main; main(
 RECIPE = f"{Path(__file__).resolve().parents[1] / 'support' / 'zoo_recipes.py'}:Regressors"
 
 
-def start(folder: Path, *options: str) -> subprocess.Popen[str]:
-    command = [
-        *COMMAND,
-        RECIPE,
-        "--count",
-        str(COUNT),
-        "--shard-size",
-        str(SHARD),
-        "--out",
-        str(folder),
-        *options,
-    ]
-    path = os.pathsep.join(path for path in sys.path if path)
-    environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
-    pipe = subprocess.PIPE
-    return subprocess.Popen(
-        command, env=environment, stdout=pipe, stderr=pipe, text=True, start_new_session=True
-    )
+def building(folder: Path, *options: str) -> AbstractContextManager[subprocess.Popen[str]]:
+    sizes = ("--count", str(COUNT), "--shard-size", str(SHARD))
+    return started([*COMMAND, RECIPE, *sizes, "--out", folder, *options])
 
 
-def wait_for(what: Callable[[], bool], process: subprocess.Popen[str]) -> None:
-    limit = monotonic() + 120
-    while not what():
-        assert process.poll() is None, process.communicate()
-        assert monotonic() < limit, "the build made no progress"
-        sleep(0.01)
+def wait_for_shards(folder: Path, process: subprocess.Popen[str], shards: int) -> None:
+    """Wait until so many shards are finished and both workers run."""
 
+    def there() -> bool:
+        assert process.poll() is None, process.communicate(timeout=10)
+        return len(list(folder.glob("table-*.parquet"))) >= shards and len(children(process.pid)) >= 2
 
-def has_begun(folder: Path, process: subprocess.Popen[str], shards: int) -> bool:
-    return len(list(folder.glob("table-*.parquet"))) >= shards and len(children(process.pid)) >= 2
-
-
-def children(process: int) -> list[int]:
-    found = []
-    for status in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = status.read_text().rpartition(")")[2].split()
-        except OSError:  # the process has ended
-            continue
-        if int(fields[1]) == process and fields[0] != "Z":
-            found.append(int(status.parent.name))
-    return found
+    wait_until(there, 120)
 
 
 @pytest.mark.slow
@@ -135,19 +108,16 @@ def test_the_command_with_workers_killed_at_random_moments(undisturbed: Path, tm
     """Its workers die with it, and the same command resumes."""
     randomly = random.Random(1)
     for shards in (0, 1, 3):
-        process = start(tmp_path, "--workers", "2", "--pause", "0.2")
-        wait_for(partial(has_begun, tmp_path, process, shards), process)
-        sleep(randomly.uniform(0, 0.3))
-        workers = children(process.pid)
-        os.kill(process.pid, signal.SIGKILL)
-        process.communicate()
-        limit = monotonic() + 30
-        while any(Path(f"/proc/{worker}").exists() for worker in workers):
-            assert monotonic() < limit, "a worker outlived its parent"
-            sleep(0.05)
-    process = start(tmp_path, "--workers", "2")
-    _, errors = process.communicate()
-    assert process.returncode == 0, errors
+        with building(tmp_path, "--workers", "2", "--pause", "0.2") as process:
+            wait_for_shards(tmp_path, process, shards)
+            sleep(randomly.uniform(0, 0.3))
+            workers = children(process.pid)
+            os.kill(process.pid, signal.SIGKILL)
+            finish(process)
+            wait_until(lambda: not any(Path(f"/proc/{worker}").exists() for worker in workers), 30)  # noqa: B023
+    with building(tmp_path, "--workers", "2") as process:
+        done = finish(process)
+    assert done.returncode == 0, done.stderr
     assert {name: c for name, c in contents(tmp_path).items() if name != "zoo.json"} == {
         name: c
         for name, c in contents(undisturbed).items()
@@ -157,13 +127,13 @@ def test_the_command_with_workers_killed_at_random_moments(undisturbed: Path, tm
 
 @pytest.mark.slow
 def test_ctrl_c(tmp_path: Path) -> None:
-    process = start(tmp_path, "--workers", "2", "--pause", "0.2")
-    wait_for(lambda: len(list(tmp_path.glob("table-*.parquet"))) >= 2, process)
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
-    output, errors = process.communicate()
-    assert process.returncode == 130, errors
-    assert "networks are finished. Rerun the same command to resume" in output
-    assert "Traceback" not in errors
+    with building(tmp_path, "--workers", "2", "--pause", "0.2") as process:
+        wait_for_shards(tmp_path, process, 2)
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+        done = finish(process)
+    assert done.returncode == 130, done.stderr
+    assert "networks are finished, the same command goes on" in done.stdout
+    assert "Traceback" not in done.stderr
     assert not check(tmp_path).problems
 
 
@@ -175,13 +145,12 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 64 kB, too small for a zoo."""
     disk = tmp_path / "disk"
     disk.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)], capture_output=True
-    )
-    if mounted.returncode:
+    if run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", disk]).returncode:
         pytest.skip("only root can mount a small disk")
-    yield disk
-    subprocess.run(["umount", str(disk)], check=True)
+    try:
+        yield disk
+    finally:
+        assert run(["umount", disk]).returncode == 0
 
 
 @pytest.mark.skipif(shutil.which("mount") is None, reason="there is no mount")
@@ -192,7 +161,7 @@ def test_a_full_disk(small_disk: Path, undisturbed: Path) -> None:
     assert 0 < report.networks < COUNT and not report.problems
     assert not list(small_disk.glob("*.tmp"))  # it would keep the disk full
     finished = contents(small_disk)
-    subprocess.run(["mount", "-o", "remount,size=10m", str(small_disk)], check=True)
+    assert run(["mount", "-o", "remount,size=10m", small_disk]).returncode == 0
     make(small_disk)
     assert contents(small_disk) == contents(undisturbed)
     assert all(contents(small_disk)[name] == content for name, content in finished.items() if "-0" in name)
@@ -280,20 +249,19 @@ def test_shards_without_a_description(zoo: Path) -> None:
 
 
 def test_a_second_process_is_refused(tmp_path: Path, undisturbed: Path) -> None:
-    first = fork(lambda: make_slowly(tmp_path))
-    while not (tmp_path / "zoo.json").exists():
-        sleep(0.005)
-    with pytest.raises(StorageError, match=f"is in use by process {first} on "):
-        make(tmp_path)
-    assert os.waitstatus_to_exitcode(os.waitpid(first, 0)[1]) == 0
+    with forked(lambda: make_slowly(tmp_path)) as first:
+        wait_until((tmp_path / "zoo.json").exists)
+        with pytest.raises(StorageError, match=f"is in use by process {first.pid} on "):
+            make(tmp_path)
+        assert first.wait() == 0
     assert contents(tmp_path) == contents(undisturbed)
 
 
 def test_a_zoo_is_read_while_it_is_built(zoo: Path) -> None:
     opened = Zoo.open(zoo)
     first = opened[0].state_dict
-    process = fork(lambda: build(Regressors(pause=0.01), 2 * COUNT, zoo, workers=1, quiet=True))
-    assert len(Zoo.open(zoo)) >= COUNT
-    assert all((opened[0].state_dict[name] == first[name]).all() for name in first)
-    os.waitpid(process, 0)
+    with forked(lambda: build(Regressors(pause=0.01), 2 * COUNT, zoo, workers=1, quiet=True)) as process:
+        assert len(Zoo.open(zoo)) >= COUNT
+        assert all((opened[0].state_dict[name] == first[name]).all() for name in first)
+        assert process.wait() == 0
     assert len(opened) == COUNT and len(Zoo.open(zoo)) == 2 * COUNT

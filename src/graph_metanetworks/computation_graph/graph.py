@@ -155,7 +155,7 @@ class ComputationGraph:
     # -------------------------------------------------------------- the function
 
     def activations(self, x: Tensor) -> Tensor:
-        """The recursion of appendix B: the activation of each node. [*input_shape] -> [N]"""
+        """Return the activation of each node, by the recursion of appendix B: `[*input_shape] -> [N]`."""
         if tuple(x.shape) != self.input.shape:
             raise StateDictMismatch(
                 f"the input has shape {tuple(x.shape)}, but the computation graph of {self.name} was made "

@@ -27,7 +27,7 @@ from graph_metanetworks.tasks.task import Task
 from graph_metanetworks.training.job import Job, Networks, Split
 from graph_metanetworks.training.objective import monitored
 from graph_metanetworks.training.options import Machine
-from graph_metanetworks.training.processes import in_step, is_first_process
+from graph_metanetworks.training.processes import barrier, is_first_process
 from graph_metanetworks.training.run_folder import MODEL, PREDICTIONS, REFERENCE, RUN, Run, claim, require_new
 from graph_metanetworks.training.tuning import RATES, tune_rate
 
@@ -45,7 +45,7 @@ def train(task: Task[Any], data: TaskData, out: Path, machine: Machine | None = 
         if is_first_process():
             held.enter_context(locked(out))
             require_new(claim(out, describe(task, data)), out)
-        in_step()  # the others read what the first has claimed
+        barrier()  # the others read what the first has claimed
         run = Run.load(out)
         try:
             model, output = prepare(task, data, split)

@@ -15,6 +15,7 @@ import torch
 from lightning.pytorch import LightningDataModule, Trainer
 from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger, WandbLogger
+from lightning.pytorch.strategies.launchers import _SubprocessScriptLauncher
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from torch.utils.data import DataLoader
 
@@ -24,6 +25,7 @@ from graph_metanetworks.training.job import Job
 from graph_metanetworks.training.module import TrainingModule
 from graph_metanetworks.training.objective import Score, monitored
 from graph_metanetworks.training.options import Machine, TrainingOptions
+from graph_metanetworks.training.processes import leave_group_at_exit
 from graph_metanetworks.training.run_folder import CHECKPOINTS, CURVE, LOGS
 from graph_metanetworks.training.samplers import InOrder, Rounds, loader, require_equal_shares
 
@@ -121,9 +123,13 @@ def _train(job: Job) -> list[Point]:
         )
         last = job.folder / CHECKPOINTS / LAST
         resumed = str(last) if last.exists() else None
+        leave_group_at_exit()
         try:
             trainer.fit(module, TrainingData(job), ckpt_path=resumed, weights_only=True)
         except SystemExit as error:  # Lightning's answer to Ctrl-C, after which it ignores another one
+            if isinstance(trainer.strategy.launcher, _SubprocessScriptLauncher):
+                # it has killed the other processes, and would kill this one because they are missing
+                trainer.strategy.launcher.procs.clear()
             signal.signal(signal.SIGINT, signal.default_int_handler)
             raise KeyboardInterrupt from error
     return curve.points

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from graph_metanetworks.errors import Diverged, TaskError
 from graph_metanetworks.training.objective import Score
-from graph_metanetworks.training.processes import in_step, is_first_process
+from graph_metanetworks.training.processes import barrier, is_first_process
 from graph_metanetworks.training.run_folder import (
     LOCK,
     RUN,
@@ -37,7 +37,7 @@ def tune_rate(
     for folder, rate in zip(folders, rates, strict=True):
         with suppress(Diverged):
             train(folder, rate)
-    in_step()  # the others read what the first has measured
+    barrier()  # the others read what the first has measured
     runs = {folder: run for folder in folders if (run := Run.load(folder)).is_finished}
     if not runs:
         raise Diverged(f"training diverged with every learning rate: {', '.join(map(str, rates))}.")
