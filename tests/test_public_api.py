@@ -80,6 +80,7 @@ ORACLES = [
 
 GRAPH = [
     "activations",
+    "block_ends",
     "blocks",
     "checked",
     "edge_activation",
@@ -111,6 +112,7 @@ GRAPH = [
     "summary",
     "symmetry",
     "to_pyg",
+    "unseen",
 ]
 
 

@@ -61,5 +61,6 @@ def describe(graph: ParameterGraph) -> dict[str, Any]:
             ],
         },
         "ignored": sorted(graph.ignored),
+        "unseen": sorted(graph.unseen),
         "notes": list(graph.notes),
     }

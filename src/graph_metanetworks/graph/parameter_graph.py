@@ -52,6 +52,7 @@ class ParameterGraph:
     parameters: tuple[Parameter, ...]
     symmetry: Symmetry
     ignored: frozenset[str] = frozenset()  # state dict entries without edges: counters, unused buffers
+    unseen: frozenset[str] = frozenset()  # those on which the output may depend: integer weights, masks
     notes: tuple[str, ...] = ()  # what the tracer could not understand and therefore pinned
     node_head: Tensor | None = None  # [N] head of each attention node (-1: none), with heads="index"
     name: str = field(default="network")

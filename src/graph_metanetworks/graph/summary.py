@@ -156,7 +156,13 @@ def _notes(graph: ParameterGraph) -> Iterator[str]:
     tied = [" = ".join((parameter.name, *parameter.tied)) for parameter in graph.parameters if parameter.tied]
     if tied:
         yield f"Tied: {listed(tied)}."
-    if graph.ignored:
-        yield f"On no edge, because the function does not depend on it: {listed(sorted(graph.ignored))}."
+    if graph.unseen:
+        yield (
+            "On no edge, because they are not floating-point parameters or buffers, although the output may "
+            f"depend on them: {listed(sorted(graph.unseen))}. Symmetries hold them fixed."
+        )
+    unused = graph.ignored - graph.unseen
+    if unused:
+        yield f"On no edge, because the output does not depend on them: {listed(sorted(unused))}."
     for note in graph.notes:
         yield f"Pinned: {note}"

@@ -83,12 +83,19 @@ def moved_parameters(graph: ParameterGraph, automorphism: Automorphism) -> list[
 
 
 def in_double(model: nn.Module, args: tuple, kwargs: dict) -> tuple[nn.Module, tuple, dict]:
-    double = copy.deepcopy(model).double().eval()
+    double = copied(model).double().eval()
 
     def convert(tensor: Tensor) -> Tensor:
         return tensor.double() if tensor.is_floating_point() else tensor
 
     return double, *tree_map_only(Tensor, convert, (args, kwargs))
+
+
+def copied(model: nn.Module) -> nn.Module:
+    """Return a deep copy. Weights that hooks of `prune` or `weight_norm` computed are detached first."""
+    attributes = [value for module in model.modules() for value in vars(module).values()]
+    computed = [value for value in attributes if isinstance(value, Tensor) and not value.is_leaf]
+    return copy.deepcopy(model, {id(tensor): tensor.detach().clone() for tensor in computed})
 
 
 def outputs(model: nn.Module, weights: Mapping[str, Tensor], args, kwargs) -> list[Tensor]:

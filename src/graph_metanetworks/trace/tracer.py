@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -14,18 +16,22 @@ from torch.utils._pytree import tree_map_only
 
 import graph_metanetworks.trace.interpret.modules
 import graph_metanetworks.trace.interpret.rules  # noqa: F401  (registers the rules)
-from graph_metanetworks.errors import TraceError, UnusedParameters
+from graph_metanetworks.errors import TraceError, UnseenWeights, UnusedParameters
 from graph_metanetworks.graph.parameter_graph import ParameterGraph
 from graph_metanetworks.graph.parts import Parameter
+from graph_metanetworks.table import listed
 from graph_metanetworks.trace.finish.assemble import finish
 from graph_metanetworks.trace.interpret.declare import is_declared
 from graph_metanetworks.trace.interpret.interpreter import Interpreter
 from graph_metanetworks.trace.interpret.registry import has_rule
 from graph_metanetworks.trace.record.checks import check, check_example
+from graph_metanetworks.trace.record.discrete import read_entries, weight_entries
 from graph_metanetworks.trace.record.outputs import output_tensors
 from graph_metanetworks.trace.record.tape import Operation, Tape, WatchEscapes, plain_kernels, tensors
 from graph_metanetworks.trace.record.untouched import untouched
 from graph_metanetworks.trace.scaling import Recording
+
+_PACKAGE = __name__.partition(".")[0]
 
 
 def trace(model: nn.Module, /, *args: Any, **kwargs: Any) -> ParameterGraph:
@@ -99,6 +105,8 @@ class Tracer:
         outputs = self._outputs(model, result)
         interpreter = Interpreter(model, unknown=self.unknown)
         interpreter.log = [] if tape.snapshot else None
+        for tensor in state.discrete.values():
+            interpreter.add_discrete(tape.ref(tensor))
         for name, tensor in state.tensors.items():
             interpreter.add_parameter(tape.ref(tensor), name, state.originals[name])
         for name, tensor in _named_inputs(args, kwargs):
@@ -106,6 +114,8 @@ class Tracer:
         live = tape.live(outputs)
         interpreter.run(live)
         parameters = self._reached(model, state, interpreter)
+        ignored = state.names - {n for p in parameters for n in (p.name, *p.tied)}
+        _warn_of_unseen(model, weight_entries(state.discrete, tape, live))
         graph = finish(
             interpreter,
             parameters,
@@ -113,7 +123,8 @@ class Tracer:
             [interpreter.value(tape.ref(tensor)) for tensor in outputs],
             attention=self.attention,
             heads=self.heads,
-            ignored=state.names - {n for p in parameters for n in (p.name, *p.tied)},
+            ignored=ignored,
+            unseen=ignored & (state.foreign | read_entries(state.discrete, tape, live, outputs)),
             name=type(_original(model)).__name__,
         )
         recording = _recorded(tape, live, state, _named_inputs(args, kwargs), outputs)
@@ -162,11 +173,10 @@ class Tracer:
         unused = {name for name in state.tensors if name not in interpreter.used}
         missed = [name for name in state.tensors if name in unused and name in learned]
         if missed and self.unused == "raise":
-            listed = ", ".join(missed[:8]) + (", ..." if len(missed) > 8 else "")
             raise UnusedParameters(
                 f"the output does not depend on {len(missed)} parameter(s) of "
-                f"{type(model).__name__}: {listed}. Pass an example that uses them, or trace with "
-                'gmn.Tracer(unused="keep") to keep them as edges without symmetry.'
+                f"{type(model).__name__}: {listed(missed, 8)}. Pass an example that uses them, or trace with "
+                f'gmn.Tracer(unused="keep") to keep them as edges without symmetry.{_bypassed(missed, state)}'
             )
         return [
             Parameter(name, tuple(tensor.shape), tensor.dtype, state.tied[name])
@@ -193,7 +203,8 @@ def _recorded(
             key: [parameters[owner[id(t)]] for t in module.parameters() if id(t) in owner]
             for key, module in declared.items()
         },
-        [tape.ref(tensor) for _, tensor in inputs],
+        # values of integer entries are weights: that they are zero here says nothing about other networks
+        [tape.ref(tensor) for tensor in (*(t for _, t in inputs), *state.discrete.values())],
         [tape.ref(tensor) for tensor in outputs],
     )
 
@@ -207,6 +218,8 @@ class _State:
     tied: dict[str, tuple[str, ...]]
     names: frozenset[str]
     replaced: dict[str, Tensor]  # stand-ins for fake tensors
+    discrete: dict[str, Tensor]  # integer, boolean and complex tensors, by every name
+    foreign: frozenset[str]  # neither a parameter nor a buffer: extra state, packed weights
 
     @property
     def is_abstract(self) -> bool:
@@ -220,11 +233,16 @@ class _State:
         everything.update(model.named_parameters(remove_duplicate=False))
         stand_in = {id(t): _without_fake(t) for t in everything.values() if isinstance(t, FakeTensor)}
         replaced = {n: stand_in[id(t)] for n, t in everything.items() if id(t) in stand_in}
+        known = {id(tensor) for tensor in everything.values()}
         owner: dict[int, str] = {}
         owned: dict[str, Tensor] = {}
         tied: dict[str, list[str]] = {}
+        discrete: dict[str, Tensor] = {}
         for name, tensor in entries.items():
-            if not isinstance(tensor, Tensor) or not tensor.is_floating_point():
+            if not isinstance(tensor, Tensor):
+                continue
+            if not tensor.is_floating_point():
+                discrete[name] = stand_in.get(id(tensor), tensor)
                 continue
             if id(tensor) in owner:
                 tied[owner[id(tensor)]].append(name)
@@ -238,6 +256,8 @@ class _State:
             {k: tuple(v) for k, v in tied.items()},
             frozenset(entries),
             replaced,
+            discrete,
+            frozenset(name for name, entry in entries.items() if id(entry) not in known),
         )
 
 
@@ -256,6 +276,39 @@ def _to_meta(tensor: Tensor) -> Tensor:
     """Inputs beside weights without values: numbers are not needed, indices are."""
     tensor = _without_fake(tensor)
     return tensor.to("meta") if tensor.is_floating_point() else tensor
+
+
+def _bypassed(missed: list[str], state: _State) -> str:
+    """Name the remedy for a pruned weight whose module is never called, such as `out_proj` of attention."""
+    for name in missed:
+        path, _, parameter = name.removesuffix("_orig").rpartition(".")
+        if name.endswith("_orig") and f"{name.removesuffix('_orig')}_mask" in state.names:
+            return (
+                f" '{name}' belongs to torch.nn.utils.prune, and its module '{path}' is never called, so the "
+                "network uses a copy of the pruned weight. Make the pruning permanent with "
+                f"torch.nn.utils.prune.remove(model.get_submodule('{path}'), '{parameter}')."
+            )
+    return ""
+
+
+def _warn_of_unseen(model: nn.Module, names: frozenset[str]) -> None:
+    if names:
+        warnings.warn(
+            f"the output of {type(_original(model)).__name__} depends on {listed(sorted(names))} (integer, "
+            "boolean or complex). Only floating-point tensors lie on edges, so a metanetwork does not see "
+            "it; symmetries hold it fixed. If it is the same in every network, register it as a buffer with "
+            "persistent=False.",
+            UnseenWeights,
+            stacklevel=_frames_to_user(),
+        )
+
+
+def _frames_to_user() -> int:
+    """Return the `stacklevel` at which the caller's warning points outside of this package."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(f"{_PACKAGE}."):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def _named_inputs(args: tuple, kwargs: dict) -> list[tuple[str, Tensor]]:

@@ -50,6 +50,7 @@ def finish(
     attention: str,
     heads: str,
     ignored: frozenset[str],
+    unseen: frozenset[str],
     name: str,
 ) -> ParameterGraph:
     builder = trace.builder
@@ -79,6 +80,7 @@ def finish(
         parameters=tuple(parameters),
         symmetry=Symmetry(by_name, nodes, builder.num_nodes, groups, tuple(blocks)),
         ignored=ignored,
+        unseen=unseen,
         notes=tuple(dict.fromkeys(trace.notes)),
         node_head=None if node_head is None else _of_nodes(kept, node_head),
         name=name,

@@ -84,10 +84,16 @@ def declare(
 
 
 def is_declared(module: nn.Module, num_inputs: int) -> bool:
-    """Whether a call of the module with so many tensors is taken as a whole."""
+    """Return whether a call of the module with `num_inputs` tensors is taken as a whole.
+
+    A declaration says nothing about a weight that a hook computes (`torch.nn.utils.prune`), so a module with
+    such a weight is followed operation by operation.
+    """
     found = DECLARATIONS.get(type(module))
     declaration = found(module) if found else None
-    return declaration is not None and num_inputs <= len(declaration.inputs)
+    if declaration is None or num_inputs > len(declaration.inputs):
+        return False
+    return not any(isinstance(vars(module).get(name), Tensor) for name in declaration.parameters)
 
 
 @dataclass

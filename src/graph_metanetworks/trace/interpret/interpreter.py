@@ -115,6 +115,7 @@ class Interpreter:
         self._parameters: dict[str, TensorRef] = {}
         self._inputs: dict[tuple, Tensor] = {}
         self._input_shapes: dict[str, tuple[int, ...]] = {}
+        self._discrete: set[int] = set()  # storages of integer, boolean and complex state
         self._memory = memory.Memory()
 
     # -------------------------------------------------------------- values
@@ -147,6 +148,10 @@ class Interpreter:
     def _constant(self, ref: TensorRef) -> Value:
         """A tensor that nothing on the tape made: constant along the dimensions on which it does not vary."""
         value = ref.value
+        if ref.storage in self._discrete:
+            return Value(
+                Role.CONSTANT, [fixed(length, "not a floating-point weight") for length in ref.shape]
+            )
         readable = ref.has_value and value.layout == torch.strided
         dims = []
         for dim, length in enumerate(ref.shape):
@@ -156,6 +161,13 @@ class Interpreter:
             else:
                 dims.append(fixed(length, "a constant that varies along it"))
         return Value(Role.CONSTANT, dims)
+
+    def add_discrete(self, ref: TensorRef) -> None:
+        """Add an integer, boolean or complex entry of the state dict.
+
+        No automorphism permutes it, so all of its axes are pinned, whatever its values are in this network.
+        """
+        self._discrete.add(ref.storage)
 
     def add_input(self, ref: TensorRef, name: str) -> None:
         dims = [fixed(length, "input") for length in ref.shape]

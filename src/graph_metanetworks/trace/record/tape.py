@@ -18,10 +18,13 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 from torch._decomp import decomposition_table
+from torch._ops import HigherOrderOperator
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map_only
+
+from graph_metanetworks.errors import UnsupportedOperation
 
 UNIFORM = {"zeros", "empty"}
 _OUR_CODE = str(Path(__file__).resolve().parent.parent)
@@ -155,6 +158,8 @@ class Tape(TorchDispatchMode):
     `snapshot` keeps a copy of every tensor as it was, for checks that run operations again.
     """
 
+    supports_higher_order_operators = True  # so that they reach `__torch_dispatch__`, which refuses them
+
     def __init__(self, knows: Callable[[Any], bool], *, snapshot: bool = False):
         super().__init__()
         self.operations: list[Operation] = []
@@ -180,6 +185,8 @@ class Tape(TorchDispatchMode):
         kwargs = kwargs or {}
         if self._muted:
             return run_on_meta(func, args, kwargs) if _any_meta(args, kwargs) else func(*args, **kwargs)
+        if isinstance(func, HigherOrderOperator):
+            raise UnsupportedOperation(_higher_order(func.name(), self.path))
         if not self._knows(func):
             result = self._decompose(func, args, kwargs)
             if result is not NotImplemented:
@@ -299,6 +306,21 @@ def run_on_meta(func, args, kwargs) -> Any:
 
 def _to_meta(tensor: Tensor) -> Tensor:
     return tensor if tensor.device.type == "meta" else tensor.to("meta")
+
+
+def _higher_order(name: str, path: str) -> str:
+    instead = (
+        "Use torch.nn.functional.scaled_dot_product_attention instead, with an attention mask in place of "
+        "score_mod and block_mask"
+        if name == "flex_attention"
+        else "Write it out in plain operations"
+    )
+    place = f"'{path}'" if path else "the network itself"
+    return (
+        f"{name}, called in {place} ({_user_location()}), is a "
+        "higher-order operator: it takes Python functions, whose operations cannot be followed. "
+        f"{instead}, or describe the module with gmn.declare."
+    )
 
 
 def _user_location() -> str:
