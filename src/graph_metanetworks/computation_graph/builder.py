@@ -33,7 +33,7 @@ def holds_elements(label: Tensor) -> bool:
 
 
 @dataclass(eq=False)
-class Edges:
+class EdgeList:
     """Edges by source, target and sharing class; classes below 0 are constants, `-1 - index`."""
 
     source: Tensor
@@ -41,22 +41,22 @@ class Edges:
     weight: Tensor
 
     @staticmethod
-    def joined(parts: Sequence[Edges]) -> Edges:
-        return Edges(
+    def joined(parts: Sequence[EdgeList]) -> EdgeList:
+        return EdgeList(
             *(torch.cat([getattr(part, end) for part in parts]) for end in ("source", "target", "weight"))
         )
 
-    def kept(self, where: Tensor) -> Edges:
-        return Edges(self.source[where], self.target[where], self.weight[where])
+    def kept(self, where: Tensor) -> EdgeList:
+        return EdgeList(self.source[where], self.target[where], self.weight[where])
 
 
 @dataclass(eq=False)
-class Builder:
+class ComputationGraphBuilder:
     """The layers, edges and constants found so far."""
 
     parameters: Sequence[Parameter]
     layers: list[Layer] = field(default_factory=list)
-    parts: list[Edges] = field(default_factory=list)
+    parts: list[EdgeList] = field(default_factory=list)
     constants: dict[float, int] = field(default_factory=dict)
 
     @property
@@ -73,7 +73,7 @@ class Builder:
         """Edges between labels that broadcast; `weights` are elements or constants."""
         ends = torch.broadcast_tensors(sources, targets, weights)
         source, target, weight = (end.reshape(-1) for end in ends)
-        self.parts.append(Edges(source, target, weight).kept(source != NOTHING))
+        self.parts.append(EdgeList(source, target, weight).kept(source != NOTHING))
 
     def constant(self, values: Tensor | float) -> Tensor:
         """The classes of constants, one for each distinct value."""

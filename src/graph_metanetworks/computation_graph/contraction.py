@@ -12,11 +12,11 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from graph_metanetworks.computation_graph.builder import Edges
+from graph_metanetworks.computation_graph.builder import EdgeList
 from graph_metanetworks.computation_graph.graph import IDENTITY, Layer
 
 
-def contract(layers: list[Layer], edges: Edges, one: int) -> tuple[list[Layer], Edges]:
+def contract(layers: list[Layer], edges: EdgeList, one: int) -> tuple[list[Layer], EdgeList]:
     """Layers and edges after all mergers; `one` is the class of the constant 1. Node numbers stay."""
     layers = list(layers)
     while merger := _next_merger(layers, edges, one):
@@ -27,7 +27,7 @@ def contract(layers: list[Layer], edges: Edges, one: int) -> tuple[list[Layer], 
     return layers, edges
 
 
-def renumbered(layers: list[Layer], edges: Edges) -> tuple[list[Layer], Edges]:
+def renumbered(layers: list[Layer], edges: EdgeList) -> tuple[list[Layer], EdgeList]:
     """Nodes numbered layer by layer without gaps."""
     number = torch.full((max(layer.nodes.stop for layer in layers),), -1)
     found, start = [], 0
@@ -35,10 +35,10 @@ def renumbered(layers: list[Layer], edges: Edges) -> tuple[list[Layer], Edges]:
         number[layer.nodes] = torch.arange(start, start + layer.size)
         found.append(replace(layer, start=start))
         start += layer.size
-    return found, Edges(number[edges.source], number[edges.target], edges.weight)
+    return found, EdgeList(number[edges.source], number[edges.target], edges.weight)
 
 
-def _next_merger(layers: list[Layer], edges: Edges, one: int) -> tuple[Layer, Layer] | None:
+def _next_merger(layers: list[Layer], edges: EdgeList, one: int) -> tuple[Layer, Layer] | None:
     """A layer of sums, and the layer that it goes into.
 
     It must be the deepest of all that lead there. Parameter graphs, too, draw a residual edge from the
@@ -58,7 +58,7 @@ def _next_merger(layers: list[Layer], edges: Edges, one: int) -> tuple[Layer, La
     return None
 
 
-def _layers_before(layers: list[Layer], edges: Edges) -> list[list[int]]:
+def _layers_before(layers: list[Layer], edges: EdgeList) -> list[list[int]]:
     """For each layer the places in the list of those that edges lead from."""
     place = torch.full((max(layer.nodes.stop for layer in layers),), -1)
     for number, layer in enumerate(layers):
@@ -70,7 +70,7 @@ def _layers_before(layers: list[Layer], edges: Edges) -> list[list[int]]:
     return before
 
 
-def _feeds_only(layer: Layer, into: Layer, edges: Edges, one: int) -> bool:
+def _feeds_only(layer: Layer, into: Layer, edges: EdgeList, one: int) -> bool:
     if layer.kind != "hidden" or layer.activation != IDENTITY or layer.size != into.size or layer is into:
         return False
     out = edges.kept(_inside(edges.source, layer))
@@ -82,16 +82,16 @@ def _feeds_only(layer: Layer, into: Layer, edges: Edges, one: int) -> bool:
     )
 
 
-def _redirected(edges: Edges, layer: Layer, into: Layer) -> Edges:
+def _redirected(edges: EdgeList, layer: Layer, into: Layer) -> EdgeList:
     """What led to a layer leads to the next one."""
     leaving = _inside(edges.source, layer)
     goes = torch.arange(max(int(edges.target.max()), layer.nodes.stop) + 1)
     goes[edges.source[leaving]] = edges.target[leaving]
     rest = edges.kept(~leaving)
-    return Edges(rest.source, goes[rest.target], rest.weight)
+    return EdgeList(rest.source, goes[rest.target], rest.weight)
 
 
-def _is_simple(edges: Edges, layer: Layer) -> bool:
+def _is_simple(edges: EdgeList, layer: Layer) -> bool:
     """Whether no two edges lead from one node to the same node of a layer."""
     own = edges.kept(_inside(edges.target, layer))
     pairs = torch.stack([own.source, own.target], dim=1)

@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_map_only
 from graph_metanetworks.computation_graph.builder import (
     FIRST_ELEMENT,
     NOTHING,
-    Builder,
+    ComputationGraphBuilder,
     element_labels,
     holds_elements,
     holds_nodes,
@@ -29,7 +29,7 @@ from graph_metanetworks.trace.interpret.interpreter import where
 from graph_metanetworks.trace.interpret.registry import functional_name
 from graph_metanetworks.trace.record.tape import Operation, TensorRef, refs
 
-Rule = Callable[["Call"], "Tensor | Sequence[Tensor]"]
+Rule = Callable[["LabelledCall"], "Tensor | Sequence[Tensor]"]
 
 RULES: dict[str, Rule] = {}
 
@@ -61,10 +61,10 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class LabelledCall:
     """One operation as its rule sees it."""
 
-    builder: Builder
+    builder: ComputationGraphBuilder
     operation: Operation
     labels: dict[int, Tensor]
 
@@ -120,7 +120,7 @@ class Call:
         )
 
 
-def run(call: Call) -> Tensor | Sequence[Tensor]:
+def run(call: LabelledCall) -> Tensor | Sequence[Tensor]:
     """The label of the result, or one for each tensor of it."""
     if call.name in MOVES:
         return _moved(call)
@@ -131,7 +131,7 @@ def run(call: Call) -> Tensor | Sequence[Tensor]:
     raise call.refuse()
 
 
-def _moved(call: Call) -> Tensor | Sequence[Tensor]:
+def _moved(call: LabelledCall) -> Tensor | Sequence[Tensor]:
     if any(ref.key not in call.labels for ref in call.operation.inputs):
         raise call.refuse("it moves neurons and constants together")
     operation = call.operation
@@ -145,12 +145,12 @@ def _moved(call: Call) -> Tensor | Sequence[Tensor]:
 
 
 @rule(*ZEROS, "new_empty", "new_zeros", "empty_like", "zeros_like", "zero")
-def nothing(call: Call) -> Tensor:
+def nothing(call: LabelledCall) -> Tensor:
     return torch.full(call.shape, NOTHING)
 
 
 @rule("copy")
-def copy(call: Call) -> Tensor:
+def copy(call: LabelledCall) -> Tensor:
     label = call.label("src")
     if label is None:
         raise call.refuse("it writes constants among neurons")
@@ -158,14 +158,14 @@ def copy(call: Call) -> Tensor:
 
 
 @rule("_to_copy")
-def converted(call: Call) -> Tensor:
+def converted(call: LabelledCall) -> Tensor:
     label = call.label("self")
     assert label is not None
     return label.clone()
 
 
 @rule("constant_pad_nd")
-def padded(call: Call) -> Tensor:
+def padded(call: LabelledCall) -> Tensor:
     label = call.label("self")
     if label is None or call["value"] != 0:
         raise call.refuse("it pads with something other than 0")
@@ -176,19 +176,19 @@ def padded(call: Call) -> Tensor:
 
 
 @rule("mm", "bmm")
-def matrix_product(call: Call) -> Tensor:
+def matrix_product(call: LabelledCall) -> Tensor:
     return _product(call, call.label("self"), call.label("mat2"))
 
 
 @rule("mv")
-def matrix_vector(call: Call) -> Tensor:
+def matrix_vector(call: LabelledCall) -> Tensor:
     vector = call.label("vec")
     product = partial(_product, call, call.label("self"))
     return product(None if vector is None else vector[:, None], shape=(*call.shape, 1))
 
 
 @rule("addmm")
-def affine(call: Call) -> Tensor:
+def affine(call: LabelledCall) -> Tensor:
     if call["beta"] != 1 or call["alpha"] != 1:
         raise call.refuse("it scales its terms (alpha, beta)")
     out = _product(call, call.label("mat1"), call.label("mat2"))
@@ -197,7 +197,7 @@ def affine(call: Call) -> Tensor:
 
 
 def _product(
-    call: Call, left: Tensor | None, right: Tensor | None, shape: Sequence[int] | None = None
+    call: LabelledCall, left: Tensor | None, right: Tensor | None, shape: Sequence[int] | None = None
 ) -> Tensor:
     """Nodes for `[n, k] @ [k, m]`, of which one factor is made of neurons and the other of weights."""
     if left is None or right is None:
@@ -212,7 +212,7 @@ def _product(
 
 
 @rule("convolution")
-def convolution(call: Call) -> Tensor:
+def convolution(call: LabelledCall) -> Tensor:
     if call["transposed"]:
         raise call.refuse("transposed convolutions are not among its layers")
     neurons, weights = call.neurons(call.label("input")), call.elements(call.label("weight"))
@@ -252,7 +252,7 @@ def windows(
 
 
 @rule("add", "sub")
-def added(call: Call) -> Tensor:
+def added(call: LabelledCall) -> Tensor:
     """Neurons plus neurons (a residual), or plus a bias."""
     if not isinstance(call["other"], TensorRef):
         return pointwise(call)
@@ -263,7 +263,7 @@ def added(call: Call) -> Tensor:
     return out
 
 
-def _add(call: Call, out: Tensor, term: Tensor | None, sign: float = 1) -> None:
+def _add(call: LabelledCall, out: Tensor, term: Tensor | None, sign: float = 1) -> None:
     """One more term in the sums of some nodes: neurons, or a parameter as their bias."""
     if term is None or (holds_elements(term) and sign != 1):
         raise call.refuse("only neurons can be added, and parameters as a bias")
@@ -274,7 +274,7 @@ def _add(call: Call, out: Tensor, term: Tensor | None, sign: float = 1) -> None:
 
 
 @rule("mul", "div")
-def scaled(call: Call) -> Tensor:
+def scaled(call: LabelledCall) -> Tensor:
     """Neurons times a constant, or each times a weight of its own."""
     first, second, other = call.label("self"), call.label("other"), call["other"]
     if call.name == "mul" and first is not None and second is not None:
@@ -292,14 +292,14 @@ def scaled(call: Call) -> Tensor:
 
 
 @rule("neg")
-def negated(call: Call) -> Tensor:
+def negated(call: LabelledCall) -> Tensor:
     neurons, out = call.neurons(call.label("self")), call.layer()
     call.join(out, neurons, -1)
     return out
 
 
 @rule("sum", "mean")
-def pooled(call: Call) -> Tensor:
+def pooled(call: LabelledCall) -> Tensor:
     label = call.neurons(call.label("self"))
     dims = call.get("dim") or list(range(label.dim()))
     dims = sorted(dim % label.dim() for dim in dims)
@@ -312,7 +312,7 @@ def pooled(call: Call) -> Tensor:
 
 
 @rule("avg_pool2d", "avg_pool3d")
-def average_pooled(call: Call) -> Tensor:
+def average_pooled(call: LabelledCall) -> Tensor:
     label, dims = call.neurons(call.label("self")), 2 if call.name == "avg_pool2d" else 3
     kernel, stride, padding = (_each(call[key], dims) for key in ("kernel_size", "stride", "padding"))
     if call["ceil_mode"] or (any(padding) and not call["count_include_pad"]):
@@ -330,7 +330,7 @@ def _each(value: Sequence[int], dims: int) -> list[int]:
 # ------------------------------------------------------------------ nonlinearities
 
 
-def pointwise(call: Call) -> Tensor:
+def pointwise(call: LabelledCall) -> Tensor:
     """A nonlinearity of one tensor."""
     label = call.neurons(call.label("self"))
     if len(call.operation.inputs) > 1:

@@ -13,13 +13,13 @@ SWEEPS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class BoxPosition:
     row: int
     column: int
     slot: float  # vertical position in boxes: 0 is the middle of the row
 
 
-def arrange(outline: Outline) -> list[Place]:
+def arrange(outline: Outline) -> list[BoxPosition]:
     """A place for each box."""
     columns = _columns(outline)
     stacks: dict[int, list[int]] = defaultdict(list)
@@ -28,7 +28,7 @@ def arrange(outline: Outline) -> list[Place]:
     slot = _order(outline, columns, stacks)
     row_of = _rows(outline, columns)
     start = {row: min(c for c in stacks if row_of[c] == row) for row in set(row_of.values())}
-    return [Place(row_of[c], c - start[row_of[c]], slot[box]) for box, c in enumerate(columns)]
+    return [BoxPosition(row_of[c], c - start[row_of[c]], slot[box]) for box, c in enumerate(columns)]
 
 
 def _columns(outline: Outline) -> list[int]:

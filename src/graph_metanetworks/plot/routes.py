@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from matplotlib.path import Path
 
-from graph_metanetworks.plot.columns import Place
+from graph_metanetworks.plot.columns import BoxPosition
 from graph_metanetworks.plot.outline import Arrow
 
 BOX, TALL, GAP = 1.36, 0.66, 0.5  # inches: width and height of a box, width of the gap between columns
@@ -40,7 +40,7 @@ class Lanes:
 class Router:
     """Positions in inches: the origin is the upper left corner, y points up (so boxes have y < 0)."""
 
-    def __init__(self, places: Sequence[Place], arrows: Sequence[Arrow]):
+    def __init__(self, places: Sequence[BoxPosition], arrows: Sequence[Arrow]):
         self.places, self.arrows = places, arrows
         self.rows = 1 + max(place.row for place in places)
         self.half = [max(abs(p.slot) for p in places if p.row == row) for row in range(self.rows)]

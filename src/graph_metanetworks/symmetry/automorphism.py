@@ -13,6 +13,7 @@ from torch import Tensor
 from graph_metanetworks.errors import StateDictMismatch
 from graph_metanetworks.symmetry.action import Tables, images
 from graph_metanetworks.symmetry.axes import Dim, is_pinned, ordered_parents, size
+from graph_metanetworks.symmetry.edges import edge_permutation
 
 if TYPE_CHECKING:
     from graph_metanetworks.symmetry.group import Symmetry
@@ -86,8 +87,6 @@ class Automorphism:
     @cached_property
     def edges(self) -> Tensor:
         """The permutation of edges: edge `i` goes to `edges[i]`; made on request, like `edge_index`. [E]"""
-        from graph_metanetworks.symmetry.edges import edge_permutation
-
         return edge_permutation(self)
 
     def apply_nodes(self, values: Tensor) -> Tensor:

@@ -23,7 +23,7 @@ STRUCTURAL = -1  # the element of an edge without a weight
 
 
 @dataclass(frozen=True)
-class _Edges:
+class _ExchangeableEdges:
     """Edges that may be exchanged; element numbers count through all parameters."""
 
     number: NDArray[np.int64]  # place in the edge order
@@ -97,7 +97,7 @@ def _moved_elements(automorphism: Automorphism) -> NDArray[np.int64]:
     return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
 
 
-def _exchangeable(symmetry: Symmetry, *, by_parameter: bool) -> Iterable[_Edges]:
+def _exchangeable(symmetry: Symmetry, *, by_parameter: bool) -> Iterable[_ExchangeableEdges]:
     """Edges of one kind; of one parameter too, if elements move within their parameter."""
     first = {}
     start = 0
@@ -112,7 +112,7 @@ def _exchangeable(symmetry: Symmetry, *, by_parameter: bool) -> Iterable[_Edges]
     return [_collected(blocks, first) for blocks in found.values()]
 
 
-def _collected(blocks: Sequence[tuple[int, EdgeBlock]], first: dict[str, int]) -> _Edges:
+def _collected(blocks: Sequence[tuple[int, EdgeBlock]], first: dict[str, int]) -> _ExchangeableEdges:
     def flat(end: Tensor, block: EdgeBlock) -> NDArray[np.int64]:
         return end.expand(block.shape).reshape(-1).numpy()
 
@@ -121,7 +121,7 @@ def _collected(blocks: Sequence[tuple[int, EdgeBlock]], first: dict[str, int]) -
             return np.full(block.num_edges, STRUCTURAL)
         return block.elements.index().reshape(-1).numpy() + first[block.parameter]
 
-    return _Edges(
+    return _ExchangeableEdges(
         np.concatenate([np.arange(start, start + block.num_edges) for start, block in blocks]),
         np.concatenate([flat(block.source, block) for _, block in blocks]),
         np.concatenate([flat(block.target, block) for _, block in blocks]),

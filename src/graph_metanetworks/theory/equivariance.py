@@ -16,7 +16,7 @@ from graph_metanetworks.computation_graph import AutomorphismGroup, ComputationG
 from graph_metanetworks.computation_graph.network import edge_order
 from graph_metanetworks.graph.batch import collate
 from graph_metanetworks.nn.metanetwork import GraphMetanetwork
-from graph_metanetworks.theory.networks import Network, networks
+from graph_metanetworks.theory.networks import RandomNetwork, random_networks
 from graph_metanetworks.theory.statement import Trial
 from graph_metanetworks.trace.tracer import trace
 
@@ -25,7 +25,9 @@ OPTIONS = ({}, {"aggregation": "sum", "two_way": False}, {"global_feature": True
 
 
 def trials(seed: int, count: int) -> Iterator[Trial]:
-    for number, (network, options) in enumerate(zip(networks(seed, count), cycle(OPTIONS), strict=False)):
+    for number, (network, options) in enumerate(
+        zip(random_networks(seed, count), cycle(OPTIONS), strict=False)
+    ):
         generator = torch.Generator().manual_seed(seed + number)
         graph = computation_graph(network.model, network.shape)
         automorphism = AutomorphismGroup(graph).sample(generator)
@@ -61,7 +63,9 @@ def on_computation_graph(graph: ComputationGraph, automorphism: Tensor, network:
 
 
 @torch.no_grad()
-def on_parameter_graph(network: Network, metanet: GraphMetanetwork, generator: torch.Generator) -> float:
+def on_parameter_graph(
+    network: RandomNetwork, metanet: GraphMetanetwork, generator: torch.Generator
+) -> float:
     graph = trace(network.model, network.example(0))
     automorphism, weights = graph.symmetry.sample(generator), network.model.state_dict()
     batch = collate([(graph, weights), (graph, automorphism.apply(weights))])

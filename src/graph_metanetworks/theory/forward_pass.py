@@ -16,7 +16,7 @@ from graph_metanetworks.graph.batch import Batch, collate
 from graph_metanetworks.nn.metanetwork import GraphMetanetwork
 from graph_metanetworks.nn.updates import NodeUpdate
 from graph_metanetworks.theory.features import VALUE, NodeStates, by_hand
-from graph_metanetworks.theory.networks import networks
+from graph_metanetworks.theory.networks import random_networks
 from graph_metanetworks.theory.statement import Trial
 
 ACTIVATION, FUNCTION = 0, 1  # columns of node states
@@ -24,7 +24,7 @@ KEPT = -1.0  # the function of inputs and bias nodes, whose activation is given
 
 
 def trials(seed: int, count: int) -> Iterator[Trial]:
-    for network in networks(seed, count):
+    for network in random_networks(seed, count):
         graph = computation_graph(network.model, network.shape)
         errors = []
         for sample in range(2):

@@ -15,7 +15,7 @@ ACTIVATIONS = (nn.ReLU, nn.Tanh, nn.GELU, nn.Sigmoid)
 
 
 @dataclass(frozen=True, eq=False)
-class Network:
+class RandomNetwork:
     """A network in float64, and the shape of its input."""
 
     family: str
@@ -26,14 +26,14 @@ class Network:
         return torch.randn(self.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
-def networks(seed: int, count: int, *families: str) -> Iterator[Network]:
+def random_networks(seed: int, count: int, *families: str) -> Iterator[RandomNetwork]:
     """Random networks, one family after the other; all families by default."""
     random = Random(seed)
     for family in islice(cycle(families or FAMILIES), count):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(random.randrange(2**31))
             model, shape = FAMILIES[family](random)
-            yield Network(family, _drawn(model), shape)
+            yield RandomNetwork(family, _drawn(model), shape)
 
 
 def random_mlp(widths: list[int], random: Random, *, bias: bool = True) -> nn.Sequential:
@@ -86,7 +86,7 @@ class SumPool(nn.Module):
         return x.flatten(2).sum(2)
 
 
-class DeepSets(nn.Module):
+class DeepSetsLayer(nn.Module):
     """The permutation-equivariant linear layer: each element, and the sum of all."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
@@ -216,7 +216,12 @@ def _residual_linear(random: Random) -> Made:
 def _deep_sets(random: Random) -> Made:
     hidden = random.randint(2, 4)
     model = nn.Sequential(
-        DeepSets(2, hidden), nn.ReLU(), DeepSets(hidden, 3), nn.Tanh(), SumElements(), nn.Linear(3, 2)
+        DeepSetsLayer(2, hidden),
+        nn.ReLU(),
+        DeepSetsLayer(hidden, 3),
+        nn.Tanh(),
+        SumElements(),
+        nn.Linear(3, 2),
     )
     return model, (1, random.randint(2, 3), 2)
 

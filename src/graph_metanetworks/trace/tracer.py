@@ -20,7 +20,7 @@ from graph_metanetworks.errors import TraceError, UnseenWeights, UnusedParameter
 from graph_metanetworks.graph.parameter_graph import ParameterGraph
 from graph_metanetworks.graph.parts import Parameter
 from graph_metanetworks.table import listed
-from graph_metanetworks.trace.finish.assemble import finish
+from graph_metanetworks.trace.finish.assemble import assemble
 from graph_metanetworks.trace.interpret.declare import is_declared
 from graph_metanetworks.trace.interpret.interpreter import Interpreter
 from graph_metanetworks.trace.interpret.registry import has_rule
@@ -89,7 +89,7 @@ class Tracer:
         """The graph and the interpreter that made it; `snapshot` keeps the tensors of every operation."""
         check(model)
         with unset_fake_temporarily():
-            state = _State.of(model)
+            state = _NetworkState.of(model)
             tape = Tape(has_rule, snapshot=snapshot)
             convert = _to_meta if state.is_abstract else _without_fake
             args, kwargs = tree_map_only(Tensor, convert, (args, kwargs))
@@ -100,7 +100,7 @@ class Tracer:
                 return self._interpret(model, state, tape, result, args, kwargs)
 
     def _interpret(
-        self, model: nn.Module, state: _State, tape: Tape, result: Any, args: tuple, kwargs: dict
+        self, model: nn.Module, state: _NetworkState, tape: Tape, result: Any, args: tuple, kwargs: dict
     ) -> tuple[ParameterGraph, Interpreter]:
         outputs = self._outputs(model, result)
         interpreter = Interpreter(model, unknown=self.unknown)
@@ -116,7 +116,7 @@ class Tracer:
         parameters = self._reached(model, state, interpreter)
         ignored = state.names - {n for p in parameters for n in (p.name, *p.tied)}
         _warn_of_unseen(model, weight_entries(state.discrete, tape, live))
-        graph = finish(
+        graph = assemble(
             interpreter,
             parameters,
             {p.name: interpreter.value(tape.ref(state.tensors[p.name])).dims for p in parameters},
@@ -151,7 +151,7 @@ class Tracer:
                 f"returned: {type(error).__name__}: {error}. It gets that result and returns its tensors."
             ) from error
 
-    def _run(self, model: nn.Module, state: _State, tape: Tape, args: tuple, kwargs: dict) -> Any:
+    def _run(self, model: nn.Module, state: _NetworkState, tape: Tape, args: tuple, kwargs: dict) -> Any:
         with (
             untouched(model),
             plain_kernels(),
@@ -168,7 +168,7 @@ class Tracer:
             except Exception as error:
                 raise TraceError(_failure(model, tape.path, error)) from error
 
-    def _reached(self, model: nn.Module, state: _State, interpreter: Interpreter) -> list[Parameter]:
+    def _reached(self, model: nn.Module, state: _NetworkState, interpreter: Interpreter) -> list[Parameter]:
         learned = {name for name, _ in model.named_parameters(remove_duplicate=False)}
         unused = {name for name in state.tensors if name not in interpreter.used}
         missed = [name for name in state.tensors if name in unused and name in learned]
@@ -188,7 +188,7 @@ class Tracer:
 def _recorded(
     tape: Tape,
     operations: list[Operation],
-    state: _State,
+    state: _NetworkState,
     inputs: list[tuple[str, Tensor]],
     outputs: list[Tensor],
 ) -> Recording:
@@ -210,7 +210,7 @@ def _recorded(
 
 
 @dataclass(frozen=True)
-class _State:
+class _NetworkState:
     """The network's floating-point state: one tensor per owner, with the further names of tied ones."""
 
     tensors: dict[str, Tensor]
@@ -227,7 +227,7 @@ class _State:
         return any(tensor.device.type == "meta" for tensor in self.tensors.values())
 
     @staticmethod
-    def of(model: nn.Module) -> _State:
+    def of(model: nn.Module) -> _NetworkState:
         entries = model.state_dict(keep_vars=True)
         everything: dict[str, Tensor] = dict(model.named_buffers(remove_duplicate=False))
         everything.update(model.named_parameters(remove_duplicate=False))
@@ -250,7 +250,7 @@ class _State:
             owner[id(tensor)] = name
             owned[name] = stand_in.get(id(tensor), tensor)
             tied[name] = []
-        return _State(
+        return _NetworkState(
             owned,
             {name: entries[name] for name in owned},
             {k: tuple(v) for k, v in tied.items()},
@@ -278,7 +278,7 @@ def _to_meta(tensor: Tensor) -> Tensor:
     return tensor.to("meta") if tensor.is_floating_point() else tensor
 
 
-def _bypassed(missed: list[str], state: _State) -> str:
+def _bypassed(missed: list[str], state: _NetworkState) -> str:
     """Name the remedy for a pruned weight whose module is never called, such as `out_proj` of attention."""
     for name in missed:
         path, _, parameter = name.removesuffix("_orig").rpartition(".")

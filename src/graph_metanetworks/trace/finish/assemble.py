@@ -34,14 +34,14 @@ from graph_metanetworks.trace.finish.attention import (
 from graph_metanetworks.trace.finish.blocks import make_blocks
 from graph_metanetworks.trace.finish.projections import name_projections
 from graph_metanetworks.trace.interpret import wiring
-from graph_metanetworks.trace.interpret.builder import Builder
+from graph_metanetworks.trace.interpret.builder import ParameterGraphBuilder
 from graph_metanetworks.trace.interpret.interpreter import Interpreter
 from graph_metanetworks.trace.interpret.value import Value
 
 NOT_COMPUTED = {"input", "constant", "vocabulary"}
 
 
-def finish(
+def assemble(
     trace: Interpreter,
     parameters: Sequence[Parameter],
     dims: Mapping[str, list[Dim]],
@@ -148,7 +148,9 @@ def _settle(trace: Interpreter) -> None:
     settle([*trace.types, *([group.dim] for group in trace.builder.groups)])
 
 
-def _without_lone_nodes(builder: Builder, blocks: list[EdgeBlock]) -> tuple[list[EdgeBlock], Tensor]:
+def _without_lone_nodes(
+    builder: ParameterGraphBuilder, blocks: list[EdgeBlock]
+) -> tuple[list[EdgeBlock], Tensor]:
     """Drop groups that no edge touches (results of weights attached elsewhere); and say which remain."""
     touched = torch.zeros(builder.num_nodes, dtype=torch.bool, device="cpu")
     for block in blocks:
@@ -168,7 +170,7 @@ def _without_lone_nodes(builder: Builder, blocks: list[EdgeBlock]) -> tuple[list
     return [replace(b, source=number[b.source], target=number[b.target]) for b in blocks], kept
 
 
-def _tell_pooled_apart(builder: Builder) -> None:
+def _tell_pooled_apart(builder: ParameterGraphBuilder) -> None:
     """Where the same nodes are used both pooled over places and not, the two weights get different kinds."""
     used = {
         pooled: {
@@ -185,7 +187,7 @@ def _tell_pooled_apart(builder: Builder) -> None:
             edges.kind = "pooled weight"
 
 
-def _set_depths(builder: Builder, blocks: Sequence[EdgeBlock]) -> None:
+def _set_depths(builder: ParameterGraphBuilder, blocks: Sequence[EdgeBlock]) -> None:
     """Depth is the longest path from an input; sources of parameters lie one above what they act on."""
     number = {id(group): i for i, group in enumerate(builder.groups)}
     after: dict[int, set[int]] = defaultdict(set)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from graph_metanetworks.symmetry.axes import Concat, Dim, is_pinned, leaves, narrow, variables
 from graph_metanetworks.trace.finish.coverage import Coverage
-from graph_metanetworks.trace.interpret.builder import Builder, Edges, Loose
+from graph_metanetworks.trace.interpret.builder import DraftEdges, ParameterGraphBuilder, UnattachedParameter
 from graph_metanetworks.trace.interpret.labels import (
     NOTHING,
     View,
@@ -30,14 +30,14 @@ from graph_metanetworks.trace.interpret.labels import (
 
 
 def attach_the_rest(
-    builder: Builder, shapes: Mapping[str, tuple[int, ...]], dims: Mapping[str, list[Dim]]
+    builder: ParameterGraphBuilder, shapes: Mapping[str, tuple[int, ...]], dims: Mapping[str, list[Dim]]
 ) -> None:
     """Make edges for every parameter element that has none yet."""
     _drop_blind_edges(builder)
-    loose: dict[str, Loose] = {}
+    loose: dict[str, UnattachedParameter] = {}
     for one in builder.loose:
         loose.setdefault(one.parameter, one)
-    uses: dict[str, list[Edges]] = defaultdict(list)
+    uses: dict[str, list[DraftEdges]] = defaultdict(list)
     for edges in builder.edges:
         if edges.view is not None:
             uses[edges.view.parameter].append(edges)
@@ -48,26 +48,26 @@ def attach_the_rest(
         missing = _missing(kin, shape)
         if missing is None:
             continue
-        near = loose.get(name, Loose(name, name.rpartition(".")[0]))
+        near = loose.get(name, UnattachedParameter(name, name.rpartition(".")[0]))
         if kin:
-            near = Loose(name, kin[0].path, near.nearby + _nodes_along(builder, kin[0]))
+            near = UnattachedParameter(name, kin[0].path, near.nearby + _nodes_along(builder, kin[0]))
         kind = kin[0].kind if kin else "weight" if len(shape) > 1 else "shift"
         _attach_by_axes(builder, kind, near, missing, shape, dims[name])
 
 
-def _drop_blind_edges(builder: Builder) -> None:
+def _drop_blind_edges(builder: ParameterGraphBuilder) -> None:
     """Undo uses in which a permuted axis of the parameter is not visible in the nodes at either end."""
     kept = []
     for edges in builder.edges:
         if edges.view is not None and _is_blind(builder, edges):
             nearby = _nodes_along(builder, edges)
-            builder.loose.insert(0, Loose(edges.view.parameter, edges.path, nearby))
+            builder.loose.insert(0, UnattachedParameter(edges.view.parameter, edges.path, nearby))
         else:
             kept.append(edges)
     builder.edges = kept
 
 
-def _is_blind(builder: Builder, edges: Edges) -> bool:
+def _is_blind(builder: ParameterGraphBuilder, edges: DraftEdges) -> bool:
     assert edges.view is not None
     if not _tells_ends(edges):
         return True
@@ -85,7 +85,7 @@ def _is_blind(builder: Builder, edges: Edges) -> bool:
     return not (needed <= shown and _tells_places(edges))
 
 
-def _tells_places(edges: Edges) -> bool:
+def _tells_places(edges: DraftEdges) -> bool:
     """Whether the elements along each permuted axis, which may occur twice, lie between different nodes."""
     assert edges.view is not None
     label = edges.view.label
@@ -111,7 +111,7 @@ def _tells_along(label: Tensor, ends: list[Tensor], where: int, dim: Dim) -> boo
     return True
 
 
-def _tells_ends(edges: Edges) -> bool:
+def _tells_ends(edges: DraftEdges) -> bool:
     """Whether every element lies between one pair of nodes, also if it occurs in several places."""
     assert edges.view is not None
     label = edges.view.label
@@ -121,12 +121,12 @@ def _tells_ends(edges: Edges) -> bool:
     return all(pairs(label, end)[0].unique_consecutive(return_counts=True)[1].max() == 1 for end in ends)
 
 
-def _nodes_along(builder: Builder, edges: Edges) -> list[tuple[Dim, Tensor]]:
+def _nodes_along(builder: ParameterGraphBuilder, edges: DraftEdges) -> list[tuple[Dim, Tensor]]:
     groups = [g for end in (edges.source, edges.target) for g in builder.groups_in(end)]
     return [(g.dim, torch.arange(g.start, g.start + g.size)) for g in groups if g.size > 1]
 
 
-def _missing(uses: list[Edges], shape: tuple[int, ...]) -> Tensor | None:
+def _missing(uses: list[DraftEdges], shape: tuple[int, ...]) -> Tensor | None:
     """The elements of a parameter that lie on no edge yet; None if there are none."""
     covered = Coverage(prod(shape))
     for edges in uses:
@@ -139,9 +139,9 @@ def _missing(uses: list[Edges], shape: tuple[int, ...]) -> Tensor | None:
 
 
 def _attach_by_axes(
-    builder: Builder,
+    builder: ParameterGraphBuilder,
     kind: str,
-    near: Loose,
+    near: UnattachedParameter,
     missing: Tensor,
     shape: tuple[int, ...],
     dims: list[Dim],
@@ -182,7 +182,7 @@ def _box(missing: Tensor) -> list[tuple[int, int]] | None:
     return list(zip(low.tolist(), lengths.tolist(), strict=True))
 
 
-def _hub(builder: Builder, near: Loose) -> Tensor:
+def _hub(builder: ParameterGraphBuilder, near: UnattachedParameter) -> Tensor:
     """A node that stands for all that a parameter without permuted axes acts on."""
     if not near.nearby:
         return builder.node("shared", near.path, 1)
@@ -192,7 +192,9 @@ def _hub(builder: Builder, near: Loose) -> Tensor:
     return hub
 
 
-def _nodes_for(builder: Builder, near: Loose, dim: Dim, length: int) -> Tensor | None:
+def _nodes_for(
+    builder: ParameterGraphBuilder, near: UnattachedParameter, dim: Dim, length: int
+) -> Tensor | None:
     """The nodes along an axis: nearby ones, any others, or new ones; None for a pinned axis without any."""
     axes = leaves(dim)
     if length == 1:
@@ -209,7 +211,9 @@ def _nodes_for(builder: Builder, near: Loose, dim: Dim, length: int) -> Tensor |
     return builder.nodes("axis", near.path, axes, length, lowest)
 
 
-def _pairs(builder: Builder, near: Loose, first: Tensor, second: Tensor) -> Tensor:
+def _pairs(
+    builder: ParameterGraphBuilder, near: UnattachedParameter, first: Tensor, second: Tensor
+) -> Tensor:
     shape = torch.broadcast_shapes(first.shape, second.shape)
     along = pattern(first.expand(shape)) | pattern(second.expand(shape))
     axes = [[] for _ in shape]

@@ -7,10 +7,10 @@ from torch import Tensor
 
 from graph_metanetworks.symmetry.axes import Dim, fixed, part_of, pin, unify
 from graph_metanetworks.trace.finish.projections import spread_back
-from graph_metanetworks.trace.interpret.builder import Attention, Builder, Nodes
+from graph_metanetworks.trace.interpret.builder import AttentionProduct, DraftGroup, ParameterGraphBuilder
 
 
-def forget_other_products(builder: Builder) -> None:
+def forget_other_products(builder: ParameterGraphBuilder) -> None:
     """Products of activations that are no attention (hypernetworks, say) lose the names of attention."""
     others = [attention for attention in builder.attentions if not attention.confirmed]
     builder.attentions = [attention for attention in builder.attentions if attention.confirmed]
@@ -25,7 +25,7 @@ def forget_other_products(builder: Builder) -> None:
             edges.kind = names[edges.kind]
 
 
-def index_heads(builder: Builder) -> Tensor:
+def index_heads(builder: ParameterGraphBuilder) -> Tensor:
     """The paper's variant: one attention node instead of one per head, heads numbered and pinned.
 
     Returns the head of each node, -1 for nodes outside attention. [N]
@@ -44,7 +44,7 @@ def index_heads(builder: Builder) -> Tensor:
     return index[kept] - 1
 
 
-def _drop_heads_without_scores(builder: Builder) -> None:
+def _drop_heads_without_scores(builder: ParameterGraphBuilder) -> None:
     """Where queries, keys and values share their nodes, an index leaves nothing for a head node to say."""
     scored = {id(builder.group_of(int(e.target[0]))) for e in builder.edges if e.kind == "head"}
     heads = {id(attention.heads) for attention in builder.attentions} - scored
@@ -55,7 +55,7 @@ def _drop_heads_without_scores(builder: Builder) -> None:
     ]
 
 
-def share_middle(builder: Builder) -> list[str]:
+def share_middle(builder: ParameterGraphBuilder) -> list[str]:
     """The paper's variant: query, key and value of an attention meet in the same nodes.
 
     Returns notes on attentions where this cannot be done because they have fewer key than query heads.
@@ -78,7 +78,7 @@ def share_middle(builder: Builder) -> list[str]:
     return notes
 
 
-def _context_of(builder: Builder, attention: Attention) -> Nodes | None:
+def _context_of(builder: ParameterGraphBuilder, attention: AttentionProduct) -> DraftGroup | None:
     """The nodes of an attention's result, if there is one result."""
     if len(attention.values) != 1:
         return None
@@ -91,7 +91,9 @@ def _context_of(builder: Builder, attention: Attention) -> Nodes | None:
     return found[0] if len(found) == 1 else None
 
 
-def _aligned(builder: Builder, attention: Attention, context: Nodes) -> list[Tensor] | None:
+def _aligned(
+    builder: ParameterGraphBuilder, attention: AttentionProduct, context: DraftGroup
+) -> list[Tensor] | None:
     """Scores, queries, keys and values in the order of the attention's result; None if they do not match."""
     scores = attention.scores
     aligned = [torch.arange(scores.start, scores.start + scores.size, device="cpu")]
@@ -104,7 +106,7 @@ def _aligned(builder: Builder, attention: Attention, context: Nodes) -> list[Ten
     return aligned if one_to_one and len(aligned) == 4 else None
 
 
-def _merge_nodes(builder: Builder, merged: Tensor) -> Tensor:
+def _merge_nodes(builder: ParameterGraphBuilder, merged: Tensor) -> Tensor:
     """Replace nodes by those they were merged into and drop groups that are gone; returns the nodes kept."""
     kept = merged.unique()
     number = torch.full((builder.num_nodes,), -1, dtype=torch.int64, device="cpu")
@@ -132,7 +134,7 @@ def _merge_nodes(builder: Builder, merged: Tensor) -> Tensor:
     return kept
 
 
-def _remaining_axes(group: Nodes, own: Tensor) -> Dim:
+def _remaining_axes(group: DraftGroup, own: Tensor) -> Dim:
     """The axes of a group of which only some nodes remain."""
     first, last = int(own[0]), int(own[-1])
     if last - first + 1 != own.numel():
@@ -141,7 +143,7 @@ def _remaining_axes(group: Nodes, own: Tensor) -> Dim:
     return part_of(group.dim, first - group.start, own.numel())
 
 
-def _drop_loops(builder: Builder) -> None:
+def _drop_loops(builder: ParameterGraphBuilder) -> None:
     """Merging can turn structural edges into loops, doubles, or a way from nodes to their head and back."""
     seen: set[tuple[str, bytes]] = set()
     gone = set()

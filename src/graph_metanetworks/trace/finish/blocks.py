@@ -13,14 +13,14 @@ from graph_metanetworks.graph.elements import Elements
 from graph_metanetworks.graph.parts import EdgeBlock
 from graph_metanetworks.symmetry.axes import is_pinned
 from graph_metanetworks.trace.finish.coverage import Coverage
-from graph_metanetworks.trace.interpret.builder import Builder, Edges
+from graph_metanetworks.trace.interpret.builder import DraftEdges, ParameterGraphBuilder
 from graph_metanetworks.trace.interpret.labels import canonical, pattern
 
 
-def make_blocks(builder: Builder, shapes: Mapping[str, tuple[int, ...]]) -> list[EdgeBlock]:
+def make_blocks(builder: ParameterGraphBuilder, shapes: Mapping[str, tuple[int, ...]]) -> list[EdgeBlock]:
     """Blocks in order; the first use that shows an element owns it, uses on constants (a zero state) last."""
 
-    def on_constants(edges: Edges) -> bool:
+    def on_constants(edges: DraftEdges) -> bool:
         return all(group.kind == "constant" for group in builder.groups_in(edges.source))
 
     covered = {name: Coverage(prod(shape)) for name, shape in shapes.items()}
@@ -34,11 +34,11 @@ def make_blocks(builder: Builder, shapes: Mapping[str, tuple[int, ...]]) -> list
     return [block for index in sorted(blocks) for block in blocks[index]]
 
 
-def _structural(edges: Edges) -> EdgeBlock:
+def _structural(edges: DraftEdges) -> EdgeBlock:
     return EdgeBlock(edges.kind, tuple(edges.source.shape), edges.source, edges.target, path=edges.path)
 
 
-def _parameter_block(edges: Edges, shape: tuple[int, ...]) -> EdgeBlock:
+def _parameter_block(edges: DraftEdges, shape: tuple[int, ...]) -> EdgeBlock:
     """The block in the parameter's own element order, with index tensors of size 1 where nothing varies."""
     view = edges.view
     assert view is not None
@@ -88,7 +88,7 @@ def _is_one_to_one(label: Tensor) -> bool:
     return all(n == 1 or d in pattern(label) for d, n in enumerate(label.shape))
 
 
-def _listed(edges: Edges, label: Tensor, shape: tuple[int, ...]) -> tuple[Elements, Tensor, Tensor]:
+def _listed(edges: DraftEdges, label: Tensor, shape: tuple[int, ...]) -> tuple[Elements, Tensor, Tensor]:
     """A view that no strides describe: each element once, at its first place."""
     flat = label.reshape(-1)
     source, target = (e.expand(label.shape).reshape(-1) for e in (edges.source, edges.target))

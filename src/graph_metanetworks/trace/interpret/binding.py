@@ -10,7 +10,7 @@ from torch import Tensor
 
 from graph_metanetworks.symmetry.axes import Dim, fixed, is_pinned, leaves, parents, pin, variables
 from graph_metanetworks.trace.interpret import wiring
-from graph_metanetworks.trace.interpret.builder import Loose
+from graph_metanetworks.trace.interpret.builder import UnattachedParameter
 from graph_metanetworks.trace.interpret.labels import View, canonical, compact, pattern
 from graph_metanetworks.trace.interpret.value import Role, Value, highest
 
@@ -34,7 +34,7 @@ def attach_later(trace: Interpreter, weight: Value, nearby: list[tuple[Dim, Tens
     fine = [(dim, nodes.reshape(-1)) for dim, nodes in nearby]
     fine += [found for dim, nodes in fine for found in _by_axis(dim, nodes)]
     for name in sorted(weight.mixed):
-        trace.builder.loose.append(Loose(name, trace.path, fine))
+        trace.builder.loose.append(UnattachedParameter(name, trace.path, fine))
 
 
 def connect_through(trace: Interpreter, source: Tensor, target: Tensor) -> None:
@@ -170,7 +170,7 @@ def attach_weight(
     fits_source, fits_target = pattern(source) <= varying, pattern(target) <= varying
     if not fits_source and not fits_target:
         nearby = _along(dims, [source, target])
-        builder.loose.append(Loose(view.parameter, trace.path, nearby))
+        builder.loose.append(UnattachedParameter(view.parameter, trace.path, nearby))
         return
     if not (fits_source and fits_target):
         target = target if fits_target else source

@@ -22,7 +22,7 @@ from graph_metanetworks.trace.interpret.labels import (
 
 
 @dataclass(slots=True)
-class Nodes:
+class DraftGroup:
     """A node group in the making."""
 
     kind: str
@@ -36,7 +36,7 @@ class Nodes:
 
 
 @dataclass(slots=True)
-class Edges:
+class DraftEdges:
     """An edge block in the making. `view` says which parameter element lies where; None: structural."""
 
     kind: str
@@ -50,11 +50,11 @@ class Edges:
 
 
 @dataclass(slots=True)
-class Attention:
+class AttentionProduct:
     """A product of two activations. It counts as attention if a softmax follows, or values meet its heads."""
 
-    heads: Nodes
-    scores: Nodes
+    heads: DraftGroup
+    scores: DraftGroup
     queries: Tensor
     keys: Tensor
     values: list[Tensor] = field(default_factory=list)
@@ -63,7 +63,7 @@ class Attention:
 
 
 @dataclass(slots=True)
-class Loose:
+class UnattachedParameter:
     """A parameter to be attached by its axes, near the nodes that an operation connected it to."""
 
     parameter: str
@@ -71,13 +71,13 @@ class Loose:
     nearby: list[tuple[Dim, Tensor]] = field(default_factory=list)  # axes and the nodes along them
 
 
-class Builder:
+class ParameterGraphBuilder:
     def __init__(self):
-        self.groups: list[Nodes] = []
-        self.edges: list[Edges] = []
-        self.loose: list[Loose] = []
+        self.groups: list[DraftGroup] = []
+        self.edges: list[DraftEdges] = []
+        self.loose: list[UnattachedParameter] = []
         self.bare: set[int] = set()  # groups that are the plain result of a linear map so far
-        self.attentions: list[Attention] = []
+        self.attentions: list[AttentionProduct] = []
         self._starts: list[int] = []
         self.num_nodes = 0
 
@@ -85,7 +85,7 @@ class Builder:
 
     def nodes(self, kind: str, name: str, dim: Dim, size: int, depth: int) -> Tensor:
         """A new node group; returns its node numbers."""
-        group = Nodes(kind, name, self.num_nodes, size, depth, list(dim))
+        group = DraftGroup(kind, name, self.num_nodes, size, depth, list(dim))
         self.groups.append(group)
         self._starts.append(group.start)
         self.num_nodes += size
@@ -131,10 +131,10 @@ class Builder:
 
     # -------------------------------------------------------------- what nodes are
 
-    def group_of(self, node: int) -> Nodes:
+    def group_of(self, node: int) -> DraftGroup:
         return self.groups[bisect_right(self._starts, node) - 1]
 
-    def groups_in(self, label: Tensor) -> list[Nodes]:
+    def groups_in(self, label: Tensor) -> list[DraftGroup]:
         """The node groups that occur in a label, in order."""
         label = compact(label, pattern(label))
         low, high = int(label.min()), int(label.max())
@@ -155,7 +155,7 @@ class Builder:
         depths = [group.depth for label in labels for group in self.groups_in(label)]
         return (min(depths), max(depths)) if depths else (0, 0)
 
-    def attentions_in(self, label: Tensor) -> list[Attention]:
+    def attentions_in(self, label: Tensor) -> list[AttentionProduct]:
         """The products whose heads occur in a label."""
         heads = self.groups_in(label)
         return [a for a in self.attentions if any(a.heads is group for group in heads)]
@@ -167,7 +167,7 @@ class Builder:
         both = pairs(source, target)
         both = both[:, (both[0] >= 0) & (both[1] >= 0)]
         if both.size(1):
-            self.edges.append(Edges(kind, both[0], both[1], path))
+            self.edges.append(DraftEdges(kind, both[0], both[1], path))
             self.bare -= {group.start for group in self.groups_in(both[1])}
 
     def attach(
@@ -188,7 +188,7 @@ class Builder:
         label = compact(view.label, keep)
         source, target = (compact(end.expand(shape), keep) for end in (source, target))
         self.edges.append(
-            Edges(
+            DraftEdges(
                 kind,
                 source,
                 target,
@@ -200,7 +200,7 @@ class Builder:
             )
         )
 
-    def reset(self, groups: list[Nodes], num_nodes: int) -> None:
+    def reset(self, groups: list[DraftGroup], num_nodes: int) -> None:
         """Take over node groups that were renumbered."""
         self.groups = groups
         self._starts = [group.start for group in groups]

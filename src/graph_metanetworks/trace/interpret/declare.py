@@ -179,10 +179,10 @@ def apply_declaration(trace: Interpreter, operation: Operation) -> None:
     module = operation.func
     declaration = DECLARATIONS[type(module)](module)
     assert declaration is not None
-    _Use(trace, operation, module, declaration).wire()
+    _DeclaredCall(trace, operation, module, declaration).wire()
 
 
-class _Use:
+class _DeclaredCall:
     """One call of a declared module. `nodes` holds the nodes along each axis of channels, in flow order."""
 
     def __init__(self, trace: Interpreter, operation: Operation, module: nn.Module, declared: Declaration):

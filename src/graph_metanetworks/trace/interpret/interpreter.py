@@ -24,7 +24,7 @@ from graph_metanetworks.symmetry.axes import (
     unify_dims,
 )
 from graph_metanetworks.trace.interpret import binding, memory
-from graph_metanetworks.trace.interpret.builder import Builder
+from graph_metanetworks.trace.interpret.builder import ParameterGraphBuilder
 from graph_metanetworks.trace.interpret.declare import apply_declaration
 from graph_metanetworks.trace.interpret.labels import View
 from graph_metanetworks.trace.interpret.registry import find_rule, functional_name
@@ -100,7 +100,7 @@ class Interpreter:
     """State of one trace: values of tensors, axes seen together, the graph under construction."""
 
     def __init__(self, model: nn.Module, *, unknown: str = "raise"):
-        self.builder = Builder()
+        self.builder = ParameterGraphBuilder()
         self.unknown = unknown
         self.notes: list[str] = []
         self.values: dict[int, Value] = {}

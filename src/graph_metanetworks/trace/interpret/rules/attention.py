@@ -13,7 +13,7 @@ from torch import Tensor
 
 from graph_metanetworks.symmetry.axes import Dim
 from graph_metanetworks.trace.interpret import wiring
-from graph_metanetworks.trace.interpret.builder import Attention
+from graph_metanetworks.trace.interpret.builder import AttentionProduct
 from graph_metanetworks.trace.interpret.labels import compact, pairs, varies
 from graph_metanetworks.trace.interpret.registry import rule
 from graph_metanetworks.trace.interpret.value import Role, Value
@@ -83,7 +83,7 @@ def _context(call: Call, heads: Tensor, values: Tensor, shape: tuple, dims: list
     return context
 
 
-def _head_of(attention: Attention, heads: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
+def _head_of(attention: AttentionProduct, heads: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
     both = pairs(heads, label)
     return both[1], both[0] - attention.heads.start
 
@@ -104,7 +104,7 @@ def _scores(call: Call, queries: Tensor, keys: Tensor, space: tuple, dims: list[
     builder.connect("key", keys, pair, call.path)
     first = [label[..., 0] for label in both]
     heads = builder.label_like("head", call.path, space[:3], dims, first, depth + 1)
-    attention = Attention(builder.groups[-1], scores, queries, keys)
+    attention = AttentionProduct(builder.groups[-1], scores, queries, keys)
     spread = heads.unsqueeze(3).expand(space)
     builder.connect("head", pair, spread, call.path)
     attention.head_of += [_head_of(attention, spread, label) for label in both]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from graph_metanetworks.symmetry.axes import Dim, fixed, is_pinned, unify_dims
+from graph_metanetworks.symmetry.axes import Dim, fixed, is_pinned, pin, unify_dims
 from graph_metanetworks.trace.interpret import binding, wiring
 from graph_metanetworks.trace.interpret.interpreter import Call
 from graph_metanetworks.trace.interpret.labels import compact, pattern
@@ -205,8 +205,6 @@ def prelu(call: Call) -> Value:
 
 @rule("view_as_complex")
 def view_as_complex(call: Call) -> Value:
-    from graph_metanetworks.symmetry.axes import pin
-
     value = call.value("self")
     pin(value.dims[-1], call.name)
     return value.moved(value.dims[:-1], lambda label: label[..., 0])

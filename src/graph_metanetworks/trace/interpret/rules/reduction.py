@@ -11,6 +11,7 @@ from graph_metanetworks.trace.interpret import wiring
 from graph_metanetworks.trace.interpret.interpreter import Call
 from graph_metanetworks.trace.interpret.labels import canonical, compact, pattern
 from graph_metanetworks.trace.interpret.registry import REDUCTION, rule
+from graph_metanetworks.trace.interpret.rules.pointwise import combine
 from graph_metanetworks.trace.interpret.value import Role, Value
 from graph_metanetworks.trace.record.tape import TensorRef
 
@@ -98,8 +99,6 @@ def _pooled_nodes(call: Call, value: Value, shape, label: Tensor, dims: set[int]
 )
 def reduction(call: Call) -> list[Value]:
     if "other" in call.arguments:  # torch.max(a, b) is elementwise
-        from graph_metanetworks.trace.interpret.rules.pointwise import combine
-
         return [combine(call, call.tensors, call.out.shape)]
     ref: TensorRef = call.get("self", "input", "x")
     value = call.value(ref)
