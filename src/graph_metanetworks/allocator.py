@@ -11,7 +11,7 @@ LARGEST = 2**30
 
 @cache
 def keep_freed_memory() -> bool:
-    """Ask the C library not to hand freed memory back at once; whether it could be asked.
+    """Ask the C library to keep freed memory; return whether it could be asked.
 
     By default every large tensor is fresh memory from the operating system, which fills it with zeros page by
     page: half of the time of a step of a population, and up to a third of one of a metanetwork on a busy

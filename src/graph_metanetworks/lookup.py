@@ -18,7 +18,7 @@ class UnknownTarget(TraceError):
 
 
 def find_object(target: str) -> Any:
-    """The object that a target names.
+    """Return the object that a target names.
 
     >>> find_object("torch.nn:Linear").__name__
     'Linear'

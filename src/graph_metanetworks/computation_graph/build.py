@@ -25,7 +25,7 @@ MAX_EDGES = 200_000
 def computation_graph(
     model: nn.Module, input_shape: Sequence[int], *, max_edges: int = MAX_EDGES
 ) -> ComputationGraph:
-    """The computation graph of a small feed-forward network, for inputs of one shape (its batch included).
+    """Build the computation graph of a small feed-forward network for one input shape (including the batch).
 
     >>> import graph_metanetworks as gmn
     >>> mlp = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU(), torch.nn.Linear(3, 1))
@@ -60,7 +60,7 @@ def computation_graph(
 
 
 def _run(model: nn.Module, x: Tensor, *modes: AbstractContextManager) -> Tensor:
-    """One forward pass under the given modes."""
+    """Run one forward pass under the given modes."""
     with untouched(model), plain_kernels(), ExitStack() as stack:
         for mode in modes:
             stack.enter_context(mode)
@@ -80,7 +80,7 @@ def _run(model: nn.Module, x: Tensor, *modes: AbstractContextManager) -> Tensor:
 
 
 def _check_size(model: nn.Module, x: Tensor, max_edges: int) -> None:
-    """Refuse a network with too many edges: it has one for each multiplication with a weight."""
+    """Refuse a network with too many edges; it has one for each multiplication with a weight."""
     counter = FlopCounterMode(display=False)
     _run(model, x, counter)
     edges = counter.get_total_flops() // 2  # a multiplication and an addition are two
@@ -107,7 +107,7 @@ def _parameters(model: nn.Module) -> tuple[list[Parameter], Sequence[Tensor]]:
 
 
 def _apply(builder: ComputationGraphBuilder, operation: Operation, labels: dict[int, Tensor]) -> None:
-    """Label the results of an operation; what has no label is a constant."""
+    """Label the results of an operation; a tensor without a label is a constant."""
     call = LabelledCall(builder, operation, labels)
     if isinstance(operation.func, Escape):
         raise call.refuse("it hands values to Python, where they cannot be followed")
@@ -160,7 +160,7 @@ def _check_used(builder: ComputationGraphBuilder, edges: EdgeList, name: str) ->
 
 
 def _classes(weight: Tensor, constants: list[float], first: int) -> tuple[Tensor, Tensor]:
-    """Constants that are still used, numbered after the parameters' elements."""
+    """Number the constants that are still used after the parameters' elements."""
     used = [number for number in range(len(constants)) if bool((weight == -1 - number).any())]
     sharing = weight.clone()
     for place, number in enumerate(used):
@@ -169,7 +169,7 @@ def _classes(weight: Tensor, constants: list[float], first: int) -> tuple[Tensor
 
 
 def _without_repeats(builder: ComputationGraphBuilder, edges: EdgeList, name: str) -> EdgeList:
-    """At most one edge between two nodes: constants are summed, as in `x + x`; weights cannot be."""
+    """Keep at most one edge between two nodes: sum constants, as in `x + x`; refuse repeated weights."""
     pairs = torch.stack([edges.source, edges.target], dim=1)
     found, place, count = pairs.unique(dim=0, return_inverse=True, return_counts=True)
     repeated = count[place] > 1

@@ -20,7 +20,7 @@ FIRST_ELEMENT = -2  # element e of the parameters, laid end to end, has the labe
 
 
 def element_labels(elements: Tensor) -> Tensor:
-    """Labels of elements, and elements of labels: the map is its own inverse."""
+    """Convert elements to labels, or labels to elements: the map is its own inverse."""
     return FIRST_ELEMENT - elements
 
 
@@ -64,19 +64,19 @@ class ComputationGraphBuilder:
         return self.layers[-1].nodes.stop if self.layers else 0
 
     def layer(self, name: str, kind: Kind, shape: Sequence[int], activation: Pointwise = IDENTITY) -> Tensor:
-        """New nodes, as the label of the tensor that they stand for."""
+        """Add nodes and return them as the label of the tensor that they stand for."""
         made = Layer(name, kind, tuple(shape), self.num_nodes, activation)
         self.layers.append(made)
         return made.numbered()
 
     def join(self, targets: Tensor, sources: Tensor, weights: Tensor) -> None:
-        """Edges between labels that broadcast; `weights` are elements or constants."""
+        """Add edges between labels that broadcast; `weights` are elements or constants."""
         ends = torch.broadcast_tensors(sources, targets, weights)
         source, target, weight = (end.reshape(-1) for end in ends)
         self.parts.append(EdgeList(source, target, weight).kept(source != NOTHING))
 
     def constant(self, values: Tensor | float) -> Tensor:
-        """The classes of constants, one for each distinct value."""
+        """Return the classes of constants, one for each distinct value."""
         values = torch.as_tensor(values, dtype=torch.float64)
         numbers = [
             self.constants.setdefault(value, len(self.constants)) for value in values.reshape(-1).tolist()
@@ -84,17 +84,17 @@ class ComputationGraphBuilder:
         return -1 - torch.tensor(numbers).view(values.shape)
 
     def add_bias(self, targets: Tensor, elements: Tensor) -> None:
-        """Edges from a new bias node; a bias that is used twice has two."""
+        """Add edges from a new bias node; a bias that is used twice has two."""
         first = int(elements.min())
         name = next(name for name, start in reversed(self.starts().items()) if start <= first)
         self.join(targets, self.layer(name, "bias", (1,)), elements)
 
     def starts(self) -> dict[str, int]:
-        """The first element of each parameter, where all are laid end to end."""
+        """Return the first element of each parameter when all are laid end to end."""
         return first_elements(self.parameters)
 
     def parameter_label(self, parameter: Parameter, strides: Sequence[int]) -> Tensor:
-        """The label of a parameter, laid out in memory as it is."""
+        """Return the label of a parameter, with its memory layout."""
         start = self.starts()[parameter.name]
         elements = torch.arange(start, start + parameter.numel).view(parameter.shape)
         label = torch.empty_strided(parameter.shape, tuple(strides), dtype=torch.int64)

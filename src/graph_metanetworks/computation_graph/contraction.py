@@ -17,7 +17,7 @@ from graph_metanetworks.computation_graph.graph import IDENTITY, Layer
 
 
 def contract(layers: list[Layer], edges: EdgeList, one: int) -> tuple[list[Layer], EdgeList]:
-    """Layers and edges after all mergers; `one` is the class of the constant 1. Node numbers stay."""
+    """Merge layers as far as possible; `one` is the class of the constant 1. Node numbers stay."""
     layers = list(layers)
     while merger := _next_merger(layers, edges, one):
         layer, into = merger
@@ -28,7 +28,7 @@ def contract(layers: list[Layer], edges: EdgeList, one: int) -> tuple[list[Layer
 
 
 def renumbered(layers: list[Layer], edges: EdgeList) -> tuple[list[Layer], EdgeList]:
-    """Nodes numbered layer by layer without gaps."""
+    """Number nodes layer by layer without gaps."""
     number = torch.full((max(layer.nodes.stop for layer in layers),), -1)
     found, start = [], 0
     for layer in layers:
@@ -39,7 +39,7 @@ def renumbered(layers: list[Layer], edges: EdgeList) -> tuple[list[Layer], EdgeL
 
 
 def _next_merger(layers: list[Layer], edges: EdgeList, one: int) -> tuple[Layer, Layer] | None:
-    """A layer of sums, and the layer that it goes into.
+    """Return a layer of sums and the layer to merge it into.
 
     It must be the deepest of all that lead there. Parameter graphs, too, draw a residual edge from the
     shallower summand to the deeper one, and give sums of equally deep ones nodes of their own.
@@ -59,7 +59,7 @@ def _next_merger(layers: list[Layer], edges: EdgeList, one: int) -> tuple[Layer,
 
 
 def _layers_before(layers: list[Layer], edges: EdgeList) -> list[list[int]]:
-    """For each layer the places in the list of those that edges lead from."""
+    """Return, for each layer, the indices of the layers with edges into it."""
     place = torch.full((max(layer.nodes.stop for layer in layers),), -1)
     for number, layer in enumerate(layers):
         place[layer.nodes] = number
@@ -83,7 +83,7 @@ def _feeds_only(layer: Layer, into: Layer, edges: EdgeList, one: int) -> bool:
 
 
 def _redirected(edges: EdgeList, layer: Layer, into: Layer) -> EdgeList:
-    """What led to a layer leads to the next one."""
+    """Redirect edges into a layer to the next one."""
     leaving = _inside(edges.source, layer)
     goes = torch.arange(max(int(edges.target.max()), layer.nodes.stop) + 1)
     goes[edges.source[leaving]] = edges.target[leaving]
@@ -92,7 +92,7 @@ def _redirected(edges: EdgeList, layer: Layer, into: Layer) -> EdgeList:
 
 
 def _is_simple(edges: EdgeList, layer: Layer) -> bool:
-    """Whether no two edges lead from one node to the same node of a layer."""
+    """Return whether no two edges lead from one node to the same node of a layer."""
     own = edges.kept(_inside(edges.target, layer))
     pairs = torch.stack([own.source, own.target], dim=1)
     return len(pairs.unique(dim=0)) == len(pairs)

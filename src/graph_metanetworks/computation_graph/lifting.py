@@ -56,7 +56,7 @@ class Lifting:
         return under
 
     def lift(self, nodes: Tensor) -> Tensor:
-        """A permutation of neurons from one of the parameter graph's nodes.
+        """Lift a permutation of the parameter graph's nodes to one of neurons.
 
         The neurons over a node go to those over its image, in the order in which they were computed.
         """
@@ -84,7 +84,7 @@ class Lifting:
         return torch.tensor(places)
 
     def _weighted_ends(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Neurons at the ends of weights, and the nodes at the ends of the same weights."""
+        """Yield neurons at the ends of weights, and the nodes at the ends of the same weights."""
         graph = self.graph
         for parameter in graph.parameters:
             start = graph.starts()[parameter.name]
@@ -102,7 +102,7 @@ class Lifting:
                     yield end[own], nodes[graph.sharing[own] - start]
 
     def _uses(self, parameter: Parameter) -> list[Tensor]:
-        """Source and target of each element, `[2, elements]`, for each use of a parameter."""
+        """Return source and target of each element, `[2, elements]`, for each use of a parameter."""
         uses: list[Tensor] = []
         for block in self.parameter_graph.blocks:
             if block.parameter != parameter.name or block.elements is None:
@@ -117,7 +117,7 @@ class Lifting:
         return uses
 
     def _pass_on(self, under: Tensor) -> None:
-        """Along edges with constants: a sum lies over the node that its deepest term lies over."""
+        """Project sums onto the node of their deepest term, along edges with constants."""
         graph = self.graph
         constant = graph.sharing >= graph.num_parameters
         source, target = graph.source[constant], graph.target[constant]

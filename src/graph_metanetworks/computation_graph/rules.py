@@ -48,7 +48,7 @@ ZEROS = ("zeros", "empty")  # made from nothing; memory that is not written to i
 
 
 def rule(*names: str) -> Callable[[Rule], Rule]:
-    """Say what an operation adds; an operation has one rule."""
+    """Register what an operation adds; an operation has one rule."""
     known = [name for name in names if name in RULES or name in MOVES]
     if known:
         raise ValueError(f"{', '.join(known)} already has a rule")
@@ -80,7 +80,7 @@ class LabelledCall:
         raise KeyError(argument)
 
     def get(self, argument: str) -> Any:
-        """An argument that not every overload has, or None."""
+        """Return an argument that not every overload has, or None."""
         names = [declared.name for declared in self.operation.func._schema.arguments]
         return self[argument] if argument in names else None
 
@@ -89,24 +89,24 @@ class LabelledCall:
         return refs(self.operation.outputs)[0].shape
 
     def label(self, argument: str) -> Tensor | None:
-        """The label of a tensor; None for a number, a constant, or no tensor."""
+        """Return the label of a tensor; None for a number, a constant, or no tensor."""
         ref = self.get(argument)
         return self.labels.get(ref.key) if isinstance(ref, TensorRef) else None
 
     def neurons(self, label: Tensor | None) -> Tensor:
-        """A label that must be one of neurons (and zeros)."""
+        """Check that a label holds only neurons (and zeros)."""
         if label is None or holds_elements(label):
             raise self.refuse("it is given weights or constants in the place of neurons")
         return label
 
     def elements(self, label: Tensor | None) -> Tensor:
-        """The elements of parameters of a label, which must have nothing else."""
+        """Return the parameter elements of a label, which must hold nothing else."""
         if label is None or bool((label > FIRST_ELEMENT).any()):
             raise self.refuse("it is given neurons or constants in the place of weights")
         return element_labels(label)
 
     def layer(self, activation: Pointwise = IDENTITY) -> Tensor:
-        """New nodes for the result."""
+        """Make nodes for the result."""
         return self.builder.layer(self.operation.path or self.name, "hidden", self.shape, activation)
 
     def join(self, targets: Tensor, sources: Tensor, constant: Tensor | float = 1.0) -> None:
@@ -121,7 +121,7 @@ class LabelledCall:
 
 
 def run(call: LabelledCall) -> Tensor | Sequence[Tensor]:
-    """The label of the result, or one for each tensor of it."""
+    """Return the label of the result, or one for each of its tensors."""
     if call.name in MOVES:
         return _moved(call)
     if call.name in RULES:
@@ -199,7 +199,7 @@ def affine(call: LabelledCall) -> Tensor:
 def _product(
     call: LabelledCall, left: Tensor | None, right: Tensor | None, shape: Sequence[int] | None = None
 ) -> Tensor:
-    """Nodes for `[n, k] @ [k, m]`, of which one factor is made of neurons and the other of weights."""
+    """Make nodes for `[n, k] @ [k, m]`, where one factor holds neurons and the other weights."""
     if left is None or right is None:
         raise call.refuse("a factor is a constant")
     neurons, weights = left[..., :, None, :], right.transpose(-1, -2)[..., None, :, :]  # [n, 1, k], [1, m, k]
@@ -238,7 +238,7 @@ def windows(
     padding: Sequence[int],
     dilation: Sequence[int],
 ) -> Tensor:
-    """What a kernel sees at each place. [..., *size] -> [..., *place, *tap]"""
+    """Return what a kernel sees at each position. [..., *size] -> [..., *place, *tap]"""
     first = label.dim() - len(kernel)
     label = F.pad(label, [side for pad in reversed(padding) for side in (pad, pad)], value=NOTHING)
     for size, step, apart in zip(kernel, stride, dilation, strict=True):
@@ -253,7 +253,7 @@ def windows(
 
 @rule("add", "sub")
 def added(call: LabelledCall) -> Tensor:
-    """Neurons plus neurons (a residual), or plus a bias."""
+    """Add neurons to neurons (a residual), or a bias to neurons."""
     if not isinstance(call["other"], TensorRef):
         return pointwise(call)
     sign = call["alpha"] * (1 if call.name == "add" else -1)
@@ -264,7 +264,7 @@ def added(call: LabelledCall) -> Tensor:
 
 
 def _add(call: LabelledCall, out: Tensor, term: Tensor | None, sign: float = 1) -> None:
-    """One more term in the sums of some nodes: neurons, or a parameter as their bias."""
+    """Add one more term to the sums of some nodes: neurons, or a parameter as their bias."""
     if term is None or (holds_elements(term) and sign != 1):
         raise call.refuse("only neurons can be added, and parameters as a bias")
     if holds_elements(term):
@@ -275,7 +275,7 @@ def _add(call: LabelledCall, out: Tensor, term: Tensor | None, sign: float = 1) 
 
 @rule("mul", "div")
 def scaled(call: LabelledCall) -> Tensor:
-    """Neurons times a constant, or each times a weight of its own."""
+    """Multiply neurons by a constant, or each by its own weight."""
     first, second, other = call.label("self"), call.label("other"), call["other"]
     if call.name == "mul" and first is not None and second is not None:
         neurons, weights = (first, second) if holds_nodes(first) else (second, first)
@@ -331,7 +331,7 @@ def _each(value: Sequence[int], dims: int) -> list[int]:
 
 
 def pointwise(call: LabelledCall) -> Tensor:
-    """A nonlinearity of one tensor."""
+    """Apply a nonlinearity to one tensor."""
     label = call.neurons(call.label("self"))
     if len(call.operation.inputs) > 1:
         raise call.refuse("it combines tensors in a way that is neither a sum nor a product with weights")

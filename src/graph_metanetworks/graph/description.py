@@ -9,7 +9,7 @@ from graph_metanetworks.graph.parameter_graph import ParameterGraph
 
 
 def describe(graph: ParameterGraph) -> dict[str, Any]:
-    """Groups, blocks, parameters, counts and symmetry in lists and dicts that `json.dumps` takes.
+    """Return groups, blocks, parameters, counts and symmetry as lists and dicts for `json.dumps`.
 
     Blocks and free axes refer to node groups by their number.
 

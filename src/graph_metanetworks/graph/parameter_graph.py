@@ -92,7 +92,9 @@ class ParameterGraph:
     # -------------------------------------------------------------- values
 
     def edge_values(self, *state_dicts: Mapping[str, Tensor]) -> Tensor:
-        """One value per edge, `[E]`; several state dicts (weights, gradients, ...) give `[E, channels]`.
+        """Return one value per edge, `[E]`.
+
+        Several state dicts (weights, gradients, ...) give `[E, channels]`.
 
         Entries may carry one trailing channel dimension, as `state_dict` returns them for `[E, channels]`.
         """
@@ -116,7 +118,7 @@ class ParameterGraph:
         return edges
 
     def state_dict(self, edge_values: Tensor, like: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
-        """Weights from edges: the inverse of `edge_values`, bit for bit.
+        """Return the weights on edges as a state dict; the inverse of `edge_values`, bit for bit.
 
         Integer counters and unused buffers lie on no edge; they are copied from `like` if it is given.
         """
@@ -143,7 +145,7 @@ class ParameterGraph:
         return result | kept
 
     def checked(self, state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The entries that lie on edges, after checking that they fit."""
+        """Check that a state dict fits; return the entries that lie on edges."""
         if not isinstance(state_dict, Mapping):
             raise StateDictMismatch(
                 f"expected a state dict, not {type(state_dict).__name__}; pass model.state_dict()."
@@ -271,7 +273,7 @@ class ParameterGraph:
         return self._along_blocks("target", self.node_activation)
 
     def _along_blocks(self, end: str, feature: Tensor) -> Tensor:
-        """A node feature read at the given end of every edge."""
+        """Read a node feature at the given end of every edge."""
         values = torch.empty(self.num_edges, dtype=torch.int64, device="cpu")
         for block, where in zip(self.blocks, self.edge_slices, strict=True):
             values[where] = feature[getattr(block, end)].expand(block.shape).reshape(-1)
@@ -280,7 +282,7 @@ class ParameterGraph:
     # -------------------------------------------------------------- for people and other libraries
 
     def to_pyg(self, *state_dicts: Mapping[str, Tensor]) -> Data:
-        """A `torch_geometric.data.Data` with the weights of the given state dicts on its edges."""
+        """Return a `torch_geometric.data.Data` with the weights of the given state dicts on its edges."""
         with optional_imports():  # it imports torch_geometric
             from graph_metanetworks.graph.pyg import to_pyg
         return to_pyg(self, *state_dicts)
@@ -293,7 +295,7 @@ class ParameterGraph:
         return plot(self, path, **options)
 
     def summary(self) -> str:
-        """Node groups, edge blocks, kinds and symmetry as a table."""
+        """Return node groups, edge blocks, kinds and symmetry as text tables."""
         return summary(self)
 
     def __repr__(self) -> str:

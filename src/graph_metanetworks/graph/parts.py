@@ -73,7 +73,7 @@ class Parameter:
 
 
 def group_index(group: NodeGroup) -> Tensor:
-    """The `node_index` of the nodes of one group. [size]"""
+    """Return the `node_index` of the nodes of one group. [size]"""
     if group.indexed:
         return torch.arange(group.size, device="cpu")
     if not any(fixed for _, fixed in group.axes):
@@ -86,12 +86,12 @@ def group_index(group: NodeGroup) -> Tensor:
 
 
 def block_position(block: EdgeBlock) -> Tensor:
-    """Positions of a block's edges, `[edges, 3]`: the last dimension of the kernel in the last column."""
+    """Return positions of a block's edges, `[edges, 3]`: the last kernel dimension in the last column."""
     return compact_position(block).expand(*block.shape, MAX_POSITIONS).reshape(-1, MAX_POSITIONS)
 
 
 def compact_position(block: EdgeBlock) -> Tensor:
-    """The same with size 1 along dimensions that do not tell positions, `[..., 3]`."""
+    """Like `block_position`, with size 1 along dimensions that are not positions, `[..., 3]`."""
     dims = list(block.positions)
     lengths = [block.shape[dim] for dim in dims]
     grids = []

@@ -61,7 +61,7 @@ class Router:
         return -self._row_bottom(self.rows - 1) + 0.1
 
     def box(self, number: int) -> Point:
-        """The centre of a box."""
+        """Return the centre of a box."""
         place = self.places[number]
         return self.side + place.column * (BOX + GAP) + BOX / 2, self.middle[place.row] + place.slot * STACK
 
@@ -84,7 +84,7 @@ class Router:
         return source.row == target.row and target.column == source.column + 1
 
     def _channel(self, arrow: Arrow) -> int:
-        """Channel `r` lies above row `r`."""
+        """Return the number of an arrow's channel; channel `r` lies above row `r`."""
         source, target = self.places[arrow.source], self.places[arrow.target]
         return source.row + 1 if target.row > source.row else source.row
 
@@ -111,7 +111,7 @@ class Router:
         return self._row_bottom(channel - 1) - 0.06 if channel else 0.0
 
     def _ports(self) -> dict[tuple[int, str], float]:
-        """Height of each arrow's ends within the side of its box, in the order of the boxes they go to."""
+        """Return the height of each arrow's ends on its box, in the order of the boxes at the other end."""
         sides: dict[tuple[int, str], list[int]] = defaultdict(list)
         for number, arrow in enumerate(self.arrows):
             sides[arrow.source, "out"].append(number)
@@ -150,7 +150,7 @@ def _swing(start: Point, end: Point) -> Path:
 
 
 def _rounded(points: Sequence[Point]) -> Path:
-    """A line with right angles and rounded corners."""
+    """Return a line with right angles and rounded corners."""
     vertices, codes = [points[0]], [Path.MOVETO]
     for before, corner, after in zip(points, points[1:], points[2:], strict=False):
         vertices += [_towards(corner, before), corner, _towards(corner, after)]

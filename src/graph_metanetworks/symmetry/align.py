@@ -79,7 +79,7 @@ def align(
 
 
 def interpolate(first: Mapping[str, Tensor], second: Mapping[str, Tensor], t: float) -> dict[str, Tensor]:
-    """The weights at `t` on the line from the first network (0) to the second (1).
+    """Return the weights at `t` on the line from the first network (0) to the second (1).
 
     Integers, such as counters of batches, are those of the first. Running statistics are interpolated too; a
     network with batch norm works better if they are estimated anew.
@@ -106,7 +106,7 @@ def _squared(first: Tensor, second: Tensor) -> float:
 def _copied(
     symmetry: Symmetry, reference: Mapping[str, Tensor], other: Mapping[str, Tensor]
 ) -> Automorphism | None:
-    """The automorphism from a permuted copy of the reference, if it is one."""
+    """Return the automorphism from a permuted copy of the reference, or None if it is not one."""
     ours, theirs = (canonical_automorphism(symmetry, weights) for weights in (reference, other))
     found = ~ours @ theirs
     undone = found.apply(other)
@@ -208,7 +208,7 @@ class Descent:
         return False
 
     def _views(self, tree: Tree) -> Iterator[list[Pair]]:
-        """What to match: everything; and if an axis meets itself in a tensor, all but those tensors."""
+        """Yield what to match: everything; and if an axis occurs twice in a tensor, all but those tensors."""
         pairs = list(self.pairs(tree))
         yield pairs
         once = [pair for pair in pairs if all(len(pair[0].places(axis)) < 2 for axis in tree.axes)]
@@ -233,7 +233,7 @@ class Descent:
         return float((self._reference[name] * value).sum(dtype=torch.float64))
 
     def pairs(self, tree: Tree, known: Collection[Axis] | None = None) -> Iterator[Pair]:
-        """Pieces of both networks along a tree; with `known`, only those whose other axes are known."""
+        """Yield pieces of both networks along a tree; with `known`, only those whose other axes are known."""
         axes = set(tree.axes)
         for name in self._touched[tree]:
             dims = self._dims[name]

@@ -33,18 +33,18 @@ class _ExchangeableEdges:
     element: NDArray[np.int64]
 
     def order(self, nodes: NDArray[np.int64], elements: NDArray[np.int64] | None) -> NDArray[np.int64]:
-        """The edges sorted by what identifies them, after moving nodes and, if given, elements."""
+        """Sort the edges by what identifies them, after moving nodes and, if given, elements."""
         element = self.element if elements is None else np.where(self.element < 0, -1, elements[self.element])
         return np.lexsort((element, *self.position.T, nodes[self.target], nodes[self.source]))
 
     def ends(self, order: NDArray[np.int64], nodes: NDArray[np.int64]) -> NDArray:
-        """Sources, targets and positions in the given order."""
+        """Return sources, targets and positions in the given order."""
         columns = (nodes[self.source[order]], nodes[self.target[order]], *self.position[order].T)
         return np.stack(columns)
 
 
 def edge_permutation(automorphism: Automorphism) -> Tensor:
-    """Where each edge goes: between the images of its ends, to the edge that carries its element. [E]"""
+    """Return where each edge goes: between the images of its ends, carrying its element along. [E]"""
     symmetry = automorphism.symmetry
     nodes, elements = automorphism.nodes.numpy(), _moved_elements(automorphism)
     still = np.arange(symmetry.num_nodes)
@@ -84,7 +84,7 @@ def _node_features(symmetry: Symmetry) -> list[tuple]:
 
 
 def _moved_elements(automorphism: Automorphism) -> NDArray[np.int64]:
-    """The image of every element of every parameter."""
+    """Return the image of every element of every parameter."""
     parts, start = [], 0
     for dims in automorphism.symmetry.parameters.values():
         shape = [size(dim) for dim in dims]
@@ -98,7 +98,7 @@ def _moved_elements(automorphism: Automorphism) -> NDArray[np.int64]:
 
 
 def _exchangeable(symmetry: Symmetry, *, by_parameter: bool) -> Iterable[_ExchangeableEdges]:
-    """Edges of one kind; of one parameter too, if elements move within their parameter."""
+    """Return edges by kind, and by parameter too if elements move only within their parameter."""
     first = {}
     start = 0
     for name, dims in symmetry.parameters.items():

@@ -50,7 +50,7 @@ class Fixed:
 
 
 def factors(symmetry: Symmetry) -> tuple[Factor, ...]:
-    """The factors of a group, those with the most permutations first."""
+    """Return the factors of a group, those with the most permutations first."""
     groups, places = _along(symmetry)
     inner = {parent for axis in symmetry.variables for parent in parents(axis)}
     named = {axis: any(g.kind == "head" for g in groups[axis]) for axis in symmetry.variables}
@@ -78,7 +78,7 @@ def factors(symmetry: Symmetry) -> tuple[Factor, ...]:
 
 
 def fixed_axes(symmetry: Symmetry) -> tuple[Fixed, ...]:
-    """What is pinned, by reason: node groups first, then dimensions of weights that no such group shows."""
+    """Return what is pinned, by reason: node groups, then dimensions of weights that no group shows."""
     groups, places = _along(symmetry)
     reasons: dict[str, tuple[dict[NodeGroup, None], dict[Place, None]]] = defaultdict(lambda: ({}, {}))
     for group in symmetry.groups:
@@ -94,7 +94,7 @@ def fixed_axes(symmetry: Symmetry) -> tuple[Fixed, ...]:
 
 
 def _along(symmetry: Symmetry) -> tuple[dict[Axis, dict[NodeGroup, None]], dict[Axis, dict[Place, None]]]:
-    """The node groups and the dimensions of parameters along each axis."""
+    """Return the node groups and the dimensions of parameters along each axis."""
     groups: dict[Axis, dict[NodeGroup, None]] = defaultdict(dict)
     places: dict[Axis, dict[Place, None]] = defaultdict(dict)
     for group, (_, dim) in zip(symmetry.groups, symmetry.nodes, strict=bool(symmetry.groups)):

@@ -27,7 +27,7 @@ from graph_metanetworks.symmetry.axes import (
 
 
 def settle(tensors: Iterable[Sequence[Dim]]) -> None:
-    """Shrink the group until every dependence is one that all `tensors` (lists of dimensions) can express."""
+    """Shrink the group until all `tensors` (lists of dimensions) can express every dependence."""
     pending = list({_key(dims): [a for dim in dims for a in dim] for dims in tensors}.values())
     changed = True
     while changed:
@@ -50,7 +50,7 @@ class _Settled:
         self.variables: dict[Axis, None] = {}
 
     def check(self, axes: Dim) -> bool:
-        """Drop what this tensor contradicts; say whether anything was dropped."""
+        """Drop what this tensor contradicts; return whether anything was dropped."""
         key = tuple(map(id, axes))
         if key in self.seen:
             return False

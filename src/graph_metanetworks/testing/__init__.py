@@ -33,7 +33,7 @@ __all__ = [
 
 
 def assert_all(model: nn.Module, /, *args: Any, **kwargs: Any) -> ParameterGraph:
-    """Trace a network and hold its graph against every oracle; returns the graph."""
+    """Trace a network, check its graph against every oracle, and return the graph."""
     tracer = Tracer()
     graph = tracer.trace(model, *args, **kwargs)
     assert_covers(graph, model)

@@ -26,7 +26,7 @@ def assert_operations_equivariant(
     tolerance: float = 1e-7,
     **kwargs: Any,
 ) -> int:
-    """Permute every operation's inputs by a sampled symmetry and run it again: its output is permuted alike.
+    """Permute every operation's inputs by a sampled symmetry, run it again and compare the outputs.
 
     The unit test of every rule. Returns the number of operations that were checked.
     """
@@ -88,7 +88,7 @@ def _violation(operation: Operation, before, after, sample: Automorphism) -> flo
 
 
 def _size(tensor: Tensor) -> float:
-    """The largest entry; huge ones are masks, whose size says nothing about rounding elsewhere."""
+    """Return the largest entry. Huge ones are masks, whose size says nothing about rounding elsewhere."""
     sizes = _real(tensor).abs()
     return float(sizes.where(sizes < 1e9, 0).max()) if sizes.numel() else 0.0
 

@@ -30,7 +30,7 @@ def trials(seed: int, count: int) -> Iterator[Trial]:
 
 
 def permuted_channels(graph: ComputationGraph, generator: torch.Generator) -> Tensor:
-    """Each hidden layer's channels permuted, at all places alike."""
+    """Permute the channels of each hidden layer, at all positions by the same permutation."""
     permutation = torch.arange(graph.num_nodes)
     for layer in hidden_layers(graph):
         nodes = layer.numbered()  # [1, channels, *places]
@@ -40,7 +40,7 @@ def permuted_channels(graph: ComputationGraph, generator: torch.Generator) -> Te
 
 
 def swapped_pixels(graph: ComputationGraph, random: Random) -> Tensor:
-    """Two pixels of one hidden channel swapped."""
+    """Swap two pixels of one hidden channel."""
     channels = [
         nodes for layer in hidden_layers(graph) for nodes in layer.numbered()[0].flatten(1) if len(nodes) > 2
     ]

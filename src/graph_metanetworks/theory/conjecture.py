@@ -35,7 +35,7 @@ def trials(seed: int, count: int) -> Iterator[Lifted]:
 
 
 def lifted_change(network: RandomNetwork, generator: torch.Generator, seed: int) -> float:
-    """The largest change by a lifted automorphism; infinite if it is none, or moves other weights."""
+    """Return the largest change by a lifted automorphism; infinite if it is none, or moves other weights."""
     parameter_graph = trace(network.model, network.example(0))
     graph = computation_graph(network.model, network.shape)
     lifting = Lifting(parameter_graph, graph)
@@ -53,6 +53,6 @@ def lifted_change(network: RandomNetwork, generator: torch.Generator, seed: int)
 
 
 def orders(network: RandomNetwork) -> tuple[int, int]:
-    """How many automorphisms the parameter graph claims, and how many the computation graph has."""
+    """Return how many automorphisms the parameter graph claims, and how many the computation graph has."""
     graph = computation_graph(network.model, network.shape)
     return trace(network.model, network.example(0)).symmetry.order(), AutomorphismGroup(graph).order()

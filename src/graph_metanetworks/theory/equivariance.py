@@ -42,7 +42,7 @@ def trials(seed: int, count: int) -> Iterator[Trial]:
 
 
 def metanetwork(level: str, options: dict, seed: int) -> GraphMetanetwork:
-    """A metanetwork with random weights."""
+    """Build a metanetwork with random weights."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return GraphMetanetwork(8, 2, 2, level=level, **options).double()  # pyright: ignore[reportArgumentType]
@@ -50,7 +50,7 @@ def metanetwork(level: str, options: dict, seed: int) -> GraphMetanetwork:
 
 @torch.no_grad()
 def on_computation_graph(graph: ComputationGraph, automorphism: Tensor, network: GraphMetanetwork) -> float:
-    """How far the result on permuted weights is from the permuted result, relative to the largest."""
+    """Return how far the result on permuted weights is from the permuted result, relative to the largest."""
     structure, weights = graph.as_network()
     _, moved = graph.permuted(automorphism).as_network()
     before, after = network(collate([(structure, weights), (structure, moved)])).unflatten(0, (2, -1))

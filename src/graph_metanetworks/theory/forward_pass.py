@@ -35,13 +35,16 @@ def trials(seed: int, count: int) -> Iterator[Trial]:
 
 
 def simulated(graph: ComputationGraph, x: Tensor) -> Tensor:
-    """The output that a metanetwork computes from the weights on the graph and an input."""
+    """Return the output that a metanetwork computes from the weights on the graph and an input."""
     states = as_metanetwork(graph, x)(collate([graph.as_network()]))
     return states[graph.output.nodes, ACTIVATION].view(graph.output.shape)
 
 
 def as_metanetwork(graph: ComputationGraph, x: Tensor, layers: int | None = None) -> GraphMetanetwork:
-    """As many layers as the graph is deep, by default. It depends on labels of nodes, not on weights."""
+    """Build by default as many layers as the graph is deep.
+
+    They depend on labels of nodes, not on weights.
+    """
     functions = list(dict.fromkeys(layer.activation for layer in graph.layers))
 
     def message(to: Tensor, fro: Tensor, edges: Tensor, along: bool, context: Tensor | None) -> Tensor:

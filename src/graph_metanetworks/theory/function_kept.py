@@ -16,7 +16,7 @@ SAMPLES = 4
 
 
 def trials(seed: int, count: int) -> Iterator[Trial]:
-    """Automorphisms found by search, which knows nothing of layers and channels."""
+    """Try automorphisms found by search, which knows nothing of layers and channels."""
     for number, network in enumerate(random_networks(seed, count)):
         graph = computation_graph(network.model, network.shape)
         group = AutomorphismGroup(graph)
@@ -27,7 +27,7 @@ def trials(seed: int, count: int) -> Iterator[Trial]:
 
 
 def change(network: RandomNetwork, graph: ComputationGraph, automorphism: Tensor, seed: int) -> float:
-    """How much permuted weights change the output, by the graph and by the module, and the activations.
+    """Return how much permuted weights change the activations and the output of graph and module.
 
     The proof shows more than the statement: activations are permuted like the neurons.
     """

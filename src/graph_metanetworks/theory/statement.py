@@ -63,7 +63,7 @@ class Finding:
         }
 
     def row(self) -> tuple[str, ...]:
-        """Networks, cases, error and verdict, as text."""
+        """Return networks, cases, error and verdict as text."""
         return (
             f"{len(self.trials)}",
             f"{self.cases:,} {self.statement.cases}",

@@ -35,7 +35,7 @@ _PACKAGE = __name__.partition(".")[0]
 
 
 def trace(model: nn.Module, /, *args: Any, **kwargs: Any) -> ParameterGraph:
-    """The parameter graph of a network; arguments exactly as for `model(...)`.
+    """Trace a network into its parameter graph; arguments are exactly those of `model(...)`.
 
     >>> import torch, graph_metanetworks as gmn
     >>> graph = gmn.trace(torch.nn.Conv2d(3, 8, 5), torch.randn(1, 3, 9, 9))
@@ -79,14 +79,17 @@ class Tracer:
                 )
 
     def trace(self, model: nn.Module, /, *args: Any, **kwargs: Any) -> ParameterGraph:
-        """The parameter graph of a network; arguments exactly as for `model(...)`."""
+        """Trace a network into its parameter graph; arguments are exactly those of `model(...)`."""
         graph, _ = self.record(model, args, kwargs)
         return graph
 
     def record(
         self, model: nn.Module, args: tuple, kwargs: dict, *, snapshot: bool = False
     ) -> tuple[ParameterGraph, Interpreter]:
-        """The graph and the interpreter that made it; `snapshot` keeps the tensors of every operation."""
+        """Return the graph and the interpreter that made it.
+
+        `snapshot` keeps the tensors of every operation.
+        """
         check(model)
         with unset_fake_temporarily():
             state = _NetworkState.of(model)
@@ -192,7 +195,7 @@ def _recorded(
     inputs: list[tuple[str, Tensor]],
     outputs: list[Tensor],
 ) -> Recording:
-    """What scaling symmetries are found from later; declared modules read their parameters unseen."""
+    """Keep what is needed to find scaling symmetries later."""
     owner = {id(tensor): name for name, tensor in state.tensors.items()}
     parameters = {name: tape.ref(tensor) for name, tensor in state.tensors.items()}
     declared = {id(op.func): op.func for op in operations if isinstance(op.func, nn.Module)}
@@ -262,7 +265,7 @@ class _NetworkState:
 
 
 def _original(model: nn.Module) -> nn.Module:
-    """The network inside a `torch.compile`d one."""
+    """Return the network inside a `torch.compile`d one."""
     return getattr(model, "_orig_mod", model)
 
 
@@ -273,7 +276,7 @@ def _without_fake(tensor: Tensor) -> Tensor:
 
 
 def _to_meta(tensor: Tensor) -> Tensor:
-    """Inputs beside weights without values: numbers are not needed, indices are."""
+    """Move an input to the meta device, next to weights without values; indices keep their values."""
     tensor = _without_fake(tensor)
     return tensor.to("meta") if tensor.is_floating_point() else tensor
 

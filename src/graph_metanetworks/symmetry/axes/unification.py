@@ -22,7 +22,7 @@ from graph_metanetworks.symmetry.axes.cutting import refine_cases, split_concat,
 
 
 def unify(first: Iterable[Axis], second: Iterable[Axis], reason: str) -> None:
-    """Demand that two dimensions of equal size are permuted alike."""
+    """Demand that two dimensions of equal size are permuted by the same permutation."""
     left, right = leaves(first), leaves(second)
     everything = left + right
     while left and right:
@@ -39,7 +39,7 @@ def unify(first: Iterable[Axis], second: Iterable[Axis], reason: str) -> None:
 
 
 def unify_dims(columns: Iterable[Sequence[Dim]], reason: str) -> None:
-    """Unify each column of dimensions; independent ones first, so that the others find the same parents."""
+    """Unify each column of dimensions, independent ones first, so that the others find the same parents."""
 
     def dependent(column: Sequence[Dim]) -> bool:
         return any(parents(axis) for dim in column for axis in leaves(dim) if not axis.form)
@@ -96,7 +96,7 @@ def _merge_forms(a: Axis, b: Axis, reason: str) -> None:
 
 
 def collapse(axis: Axis, reason: str) -> None:
-    """Give up the dependence of a `Cases` axis: all its cases become one."""
+    """Give up the dependence of a `Cases` axis by unifying all its cases."""
     axis = find(axis)
     assert isinstance(axis.form, Cases)
     first, *others = [part for _, part in axis.form.parts]

@@ -88,7 +88,7 @@ def assemble(
 
 
 def _of_nodes(nodes: Tensor, node_head: Tensor) -> Tensor:
-    """The heads of the given nodes; nodes that were made afterwards belong to none."""
+    """Return the head of each given node; nodes made afterwards belong to none."""
     later = max(0, int(nodes.max()) + 1 - node_head.numel())
     return torch.nn.functional.pad(node_head, (0, later), value=-1)[nodes]
 
@@ -120,7 +120,7 @@ def _pin_outputs(trace: Interpreter, outputs: Sequence[Value]) -> None:
 
 
 def _pin_unreached(trace: Interpreter, dims: Mapping[str, list[Dim]]) -> None:
-    """Nothing is known about axes that never met an activation in this example."""
+    """Pin axes that never met an activation in this example, because nothing is known about them."""
     reached = {v for dims in trace.reached for dim in dims for v in variables(dim)}
     for name, own in dims.items():
         for dim in own:
@@ -131,7 +131,7 @@ def _pin_unreached(trace: Interpreter, dims: Mapping[str, list[Dim]]) -> None:
 
 
 def _follow_what_was_read(dim: Dim, reached: set[Axis]) -> None:
-    """Rows that the example did not read are permuted like those that it did."""
+    """Permute rows that the example did not read like those that it did."""
     for axis in leaves(dim):
         if not isinstance(axis.form, Cases):
             continue
@@ -151,7 +151,7 @@ def _settle(trace: Interpreter) -> None:
 def _without_lone_nodes(
     builder: ParameterGraphBuilder, blocks: list[EdgeBlock]
 ) -> tuple[list[EdgeBlock], Tensor]:
-    """Drop groups that no edge touches (results of weights attached elsewhere); and say which remain."""
+    """Drop groups that no edge touches (results of weights attached elsewhere); return the nodes kept too."""
     touched = torch.zeros(builder.num_nodes, dtype=torch.bool, device="cpu")
     for block in blocks:
         touched[block.source.reshape(-1)] = True
@@ -171,7 +171,7 @@ def _without_lone_nodes(
 
 
 def _tell_pooled_apart(builder: ParameterGraphBuilder) -> None:
-    """Where the same nodes are used both pooled over places and not, the two weights get different kinds."""
+    """Give two weights different kinds where the same nodes are used both pooled over positions and not."""
     used = {
         pooled: {
             group.start
@@ -188,7 +188,7 @@ def _tell_pooled_apart(builder: ParameterGraphBuilder) -> None:
 
 
 def _set_depths(builder: ParameterGraphBuilder, blocks: Sequence[EdgeBlock]) -> None:
-    """Depth is the longest path from an input; sources of parameters lie one above what they act on."""
+    """Set depths to the longest path from an input; sources of parameters lie one above their targets."""
     number = {id(group): i for i, group in enumerate(builder.groups)}
     after: dict[int, set[int]] = defaultdict(set)
     entering = [0] * len(builder.groups)

@@ -86,7 +86,7 @@ def _is_blind(builder: ParameterGraphBuilder, edges: DraftEdges) -> bool:
 
 
 def _tells_places(edges: DraftEdges) -> bool:
-    """Whether the elements along each permuted axis, which may occur twice, lie between different nodes."""
+    """Return whether the elements along each permuted axis, which may repeat, lie between different nodes."""
     assert edges.view is not None
     label = edges.view.label
     ends = [end.expand(label.shape) for end in (edges.source, edges.target)]
@@ -112,7 +112,7 @@ def _tells_along(label: Tensor, ends: list[Tensor], where: int, dim: Dim) -> boo
 
 
 def _tells_ends(edges: DraftEdges) -> bool:
-    """Whether every element lies between one pair of nodes, also if it occurs in several places."""
+    """Return whether every element lies between one pair of nodes, even if it occurs several times."""
     assert edges.view is not None
     label = edges.view.label
     if label.device.type == "meta":
@@ -127,7 +127,7 @@ def _nodes_along(builder: ParameterGraphBuilder, edges: DraftEdges) -> list[tupl
 
 
 def _missing(uses: list[DraftEdges], shape: tuple[int, ...]) -> Tensor | None:
-    """The elements of a parameter that lie on no edge yet; None if there are none."""
+    """Return the elements of a parameter that lie on no edge yet, or None if there are none."""
     covered = Coverage(prod(shape))
     for edges in uses:
         if edges.view is not None:
@@ -173,7 +173,7 @@ def _attach_by_axes(
 
 
 def _box(missing: Tensor) -> list[tuple[int, int]] | None:
-    """The range (start, length) along each dimension, if the missing elements fill a box."""
+    """Return the range (start, length) along each dimension if the missing elements fill a box."""
     where = (missing != NOTHING).nonzero()
     low, high = where.min(dim=0).values, where.max(dim=0).values
     lengths = high - low + 1
@@ -183,7 +183,7 @@ def _box(missing: Tensor) -> list[tuple[int, int]] | None:
 
 
 def _hub(builder: ParameterGraphBuilder, near: UnattachedParameter) -> Tensor:
-    """A node that stands for all that a parameter without permuted axes acts on."""
+    """Make one node for everything that a parameter without permuted axes acts on."""
     if not near.nearby:
         return builder.node("shared", near.path, 1)
     nodes = near.nearby[-1][1]
@@ -195,7 +195,7 @@ def _hub(builder: ParameterGraphBuilder, near: UnattachedParameter) -> Tensor:
 def _nodes_for(
     builder: ParameterGraphBuilder, near: UnattachedParameter, dim: Dim, length: int
 ) -> Tensor | None:
-    """The nodes along an axis: nearby ones, any others, or new ones; None for a pinned axis without any."""
+    """Return the nodes along an axis: nearby, other or new ones; None for a pinned axis that has none."""
     axes = leaves(dim)
     if length == 1:
         return None

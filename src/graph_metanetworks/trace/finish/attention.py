@@ -11,7 +11,7 @@ from graph_metanetworks.trace.interpret.builder import AttentionProduct, DraftGr
 
 
 def forget_other_products(builder: ParameterGraphBuilder) -> None:
-    """Products of activations that are no attention (hypernetworks, say) lose the names of attention."""
+    """Rename products of activations that are not attention, such as those of hypernetworks."""
     others = [attention for attention in builder.attentions if not attention.confirmed]
     builder.attentions = [attention for attention in builder.attentions if attention.confirmed]
     for attention in others:
@@ -26,7 +26,7 @@ def forget_other_products(builder: ParameterGraphBuilder) -> None:
 
 
 def index_heads(builder: ParameterGraphBuilder) -> Tensor:
-    """The paper's variant: one attention node instead of one per head, heads numbered and pinned.
+    """Merge the head nodes of each attention into one and pin the heads, as in the paper.
 
     Returns the head of each node, -1 for nodes outside attention. [N]
     """
@@ -45,7 +45,7 @@ def index_heads(builder: ParameterGraphBuilder) -> Tensor:
 
 
 def _drop_heads_without_scores(builder: ParameterGraphBuilder) -> None:
-    """Where queries, keys and values share their nodes, an index leaves nothing for a head node to say."""
+    """Drop head nodes where queries, keys and values share nodes: the index of the head says it all."""
     scored = {id(builder.group_of(int(e.target[0]))) for e in builder.edges if e.kind == "head"}
     heads = {id(attention.heads) for attention in builder.attentions} - scored
     builder.edges = [
@@ -56,7 +56,7 @@ def _drop_heads_without_scores(builder: ParameterGraphBuilder) -> None:
 
 
 def share_middle(builder: ParameterGraphBuilder) -> list[str]:
-    """The paper's variant: query, key and value of an attention meet in the same nodes.
+    """Merge the query, key and value nodes of each attention, as in the paper.
 
     Returns notes on attentions where this cannot be done because they have fewer key than query heads.
     """
@@ -79,7 +79,7 @@ def share_middle(builder: ParameterGraphBuilder) -> list[str]:
 
 
 def _context_of(builder: ParameterGraphBuilder, attention: AttentionProduct) -> DraftGroup | None:
-    """The nodes of an attention's result, if there is one result."""
+    """Return the nodes of an attention's result if it has exactly one."""
     if len(attention.values) != 1:
         return None
     value = int(attention.values[0].reshape(-1)[0])
@@ -94,7 +94,7 @@ def _context_of(builder: ParameterGraphBuilder, attention: AttentionProduct) -> 
 def _aligned(
     builder: ParameterGraphBuilder, attention: AttentionProduct, context: DraftGroup
 ) -> list[Tensor] | None:
-    """Scores, queries, keys and values in the order of the attention's result; None if they do not match."""
+    """Return scores, queries, keys and values in the order of the result, or None if they do not match."""
     scores = attention.scores
     aligned = [torch.arange(scores.start, scores.start + scores.size, device="cpu")]
     for edges in builder.edges:
@@ -107,7 +107,7 @@ def _aligned(
 
 
 def _merge_nodes(builder: ParameterGraphBuilder, merged: Tensor) -> Tensor:
-    """Replace nodes by those they were merged into and drop groups that are gone; returns the nodes kept."""
+    """Replace nodes by those they were merged into and drop empty groups; return the nodes kept."""
     kept = merged.unique()
     number = torch.full((builder.num_nodes,), -1, dtype=torch.int64, device="cpu")
     number[kept] = torch.arange(kept.numel(), device="cpu")
@@ -135,7 +135,7 @@ def _merge_nodes(builder: ParameterGraphBuilder, merged: Tensor) -> Tensor:
 
 
 def _remaining_axes(group: DraftGroup, own: Tensor) -> Dim:
-    """The axes of a group of which only some nodes remain."""
+    """Return the axes of a group after some of its nodes were merged away."""
     first, last = int(own[0]), int(own[-1])
     if last - first + 1 != own.numel():
         pin(group.dim, "nodes merged with others")
@@ -144,7 +144,7 @@ def _remaining_axes(group: DraftGroup, own: Tensor) -> Dim:
 
 
 def _drop_loops(builder: ParameterGraphBuilder) -> None:
-    """Merging can turn structural edges into loops, doubles, or a way from nodes to their head and back."""
+    """Drop structural edges that merging turned into loops, duplicates, or detours through a head."""
     seen: set[tuple[str, bytes]] = set()
     gone = set()
     for edges in reversed(builder.edges):

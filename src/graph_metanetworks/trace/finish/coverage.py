@@ -30,7 +30,7 @@ class Coverage:
         return sum(stop - start for start, stop in self._ranges) == self.total
 
     def add(self, elements: Elements) -> Tensor | None:
-        """Cover elements; returns which of them were covered before, or None if none was."""
+        """Cover elements; return which of them were covered before, or None if none was."""
         span = elements.span()
         if self._mask is None and span is not None:
             start, stop = span
@@ -52,7 +52,7 @@ class Coverage:
         return old if bool(old.any()) else None
 
     def mask(self) -> Tensor:
-        """One truth value per element."""
+        """Return one truth value per element."""
         if self._mask is None:
             self._mask = torch.zeros(self.total, dtype=torch.bool, device="cpu")
             for start, stop in self._ranges:

@@ -17,7 +17,7 @@ MOST_PARTS = 64  # a packed weight that would fall into more parts keeps one kin
 
 
 def name_projections(builder: ParameterGraphBuilder) -> None:
-    """Give the weights and biases of projections kinds of their own; packed ones fall into parts."""
+    """Give the weights and biases of projections their own kinds; split packed ones."""
     projection = _projection_of_nodes(builder)
     named = []
     for edges in builder.edges:
@@ -27,7 +27,7 @@ def name_projections(builder: ParameterGraphBuilder) -> None:
 
 
 def _projection_of_nodes(builder: ParameterGraphBuilder) -> Tensor:
-    """For each node whether it is a query, key, value or output, as an index into PROJECTIONS. [N]"""
+    """Return whether each node is a query, key, value or output, as an index into PROJECTIONS. [N]"""
     projection = torch.zeros(builder.num_nodes, dtype=torch.int8, device="cpu")
     for attention in builder.attentions:
         labels = [("query", attention.queries), ("key", attention.keys)]
@@ -49,7 +49,7 @@ def _assign(projection: Tensor, label: Tensor, name: str) -> None:
 
 
 def spread_back(builder: ParameterGraphBuilder, mark: Tensor) -> None:
-    """Nodes that feed nothing but queries (before a rotation or a norm, say) are marked as those are.
+    """Mark nodes that feed only marked nodes, such as queries before a rotation or a norm.
 
     `mark` has a number for each node, 0 for those not marked, and is changed in place. [N]
     """
@@ -93,7 +93,7 @@ def _split_by_projection(edges: DraftEdges, projection: Tensor) -> list[DraftEdg
 
 
 def _period(starts: list[int], line: Tensor) -> list[int]:
-    """Boundaries within one round if projections repeat in equal rounds (q, k, v packed per head)."""
+    """Return the boundaries within one period if projections repeat (q, k, v packed per head)."""
     for parts in (2, 3):
         if len(starts) - 1 > parts and (len(starts) - 1) % parts == 0:
             length = starts[parts]
@@ -104,7 +104,7 @@ def _period(starts: list[int], line: Tensor) -> list[int]:
 
 
 def _folded(edges: DraftEdges, dim: int, length: int) -> DraftEdges:
-    """The same edges with a dimension split into rounds of the given length."""
+    """Return the same edges with a dimension split into periods of the given length."""
     assert edges.view is not None
     cut = (edges.view.label.size(dim) // length, length)
 

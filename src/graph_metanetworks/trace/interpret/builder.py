@@ -84,7 +84,7 @@ class ParameterGraphBuilder:
     # -------------------------------------------------------------- nodes
 
     def nodes(self, kind: str, name: str, dim: Dim, size: int, depth: int) -> Tensor:
-        """A new node group; returns its node numbers."""
+        """Add a node group and return its node numbers."""
         group = DraftGroup(kind, name, self.num_nodes, size, depth, list(dim))
         self.groups.append(group)
         self._starts.append(group.start)
@@ -103,7 +103,7 @@ class ParameterGraphBuilder:
         along: Iterable[int],
         depth: int,
     ) -> Tensor:
-        """A label for a tensor of `shape` with new nodes along the given dimensions."""
+        """Make new nodes along the given dimensions and return their label for a tensor of `shape`."""
         along = sorted(along)
         axes = [axis for d in along for axis in dims[d]]
         numbers = self.nodes(kind, name, axes, prod(shape[d] for d in along), depth)
@@ -119,7 +119,7 @@ class ParameterGraphBuilder:
         labels: Sequence[Tensor],
         depth: int,
     ) -> Tensor:
-        """A label with new nodes for whatever the given labels tell apart, at the granularity of axes."""
+        """Make new nodes for whatever the given labels distinguish, at the granularity of axes."""
         axes: list[Axis] = [axis for dim in dims for axis in leaves(dim)]
         lengths = [axis.size for axis in axes] or [1]
         along: set[int] = set()
@@ -135,7 +135,7 @@ class ParameterGraphBuilder:
         return self.groups[bisect_right(self._starts, node) - 1]
 
     def groups_in(self, label: Tensor) -> list[DraftGroup]:
-        """The node groups that occur in a label, in order."""
+        """Return the node groups that occur in a label, in order."""
         label = compact(label, pattern(label))
         low, high = int(label.min()), int(label.max())
         if low < 0:
@@ -151,19 +151,19 @@ class ParameterGraphBuilder:
         return [self.groups[first + int(i)] for i in found]
 
     def depths(self, *labels: Tensor) -> tuple[int, int]:
-        """The smallest and the largest depth of any node in the labels."""
+        """Return the smallest and the largest depth of any node in the labels."""
         depths = [group.depth for label in labels for group in self.groups_in(label)]
         return (min(depths), max(depths)) if depths else (0, 0)
 
     def attentions_in(self, label: Tensor) -> list[AttentionProduct]:
-        """The products whose heads occur in a label."""
+        """Return the products whose heads occur in a label."""
         heads = self.groups_in(label)
         return [a for a in self.attentions if any(a.heads is group for group in heads)]
 
     # -------------------------------------------------------------- edges
 
     def connect(self, kind: str, source: Tensor, target: Tensor, path: str) -> None:
-        """Structural edges between the nodes of two labels of equal shape."""
+        """Add structural edges between the nodes of two labels of equal shape."""
         both = pairs(source, target)
         both = both[:, (both[0] >= 0) & (both[1] >= 0)]
         if both.size(1):
@@ -181,7 +181,10 @@ class ParameterGraphBuilder:
         sites: Iterable[int] = (),
         pooled: bool = False,
     ) -> None:
-        """Parameter edges; the view (with axes `dims`), source and target broadcast against each other."""
+        """Add parameter edges.
+
+        The view (with axes `dims`), source and target broadcast against each other.
+        """
         shape = torch.broadcast_shapes(view.label.shape, source.shape, target.shape)
         view = view.expand(shape)
         keep = [d for d in range(len(shape)) if varies(view.label, d)]
@@ -201,7 +204,7 @@ class ParameterGraphBuilder:
         )
 
     def reset(self, groups: list[DraftGroup], num_nodes: int) -> None:
-        """Take over node groups that were renumbered."""
+        """Replace the node groups by renumbered ones."""
         self.groups = groups
         self._starts = [group.start for group in groups]
         self.num_nodes = num_nodes

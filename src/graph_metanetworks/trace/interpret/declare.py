@@ -104,7 +104,7 @@ class _Axes:
     dims: dict[str, Dim] = field(default_factory=dict)
 
     def learn(self, spec: list[list[str]], shape: Sequence[int], what: str) -> None:
-        """Find the sizes of axes from a tensor's shape."""
+        """Infer the sizes of axes from a tensor's shape."""
         for names, length in zip(spec, shape, strict=True):
             unknown = [n for n in names if self.size(n) is None]
             known = prod(self.size(n) or 1 for n in names)
@@ -137,7 +137,7 @@ class _Axes:
         return found
 
     def all_dims(self, spec: list[list[str]]) -> list[Dim]:
-        """The dimensions of a tensor; alternatives range over its first one."""
+        """Return the dimensions of a tensor; alternatives range over its first one."""
         dims = [self.dim(names) for names in spec]
         for index, names in enumerate(spec):
             if len(names) == 1 and "|" in names[0] and self.length(names[0]) > 1:
@@ -162,7 +162,7 @@ class _Axes:
 
 
 def _words(spec: str, shape: Sequence[int]) -> list[list[str]]:
-    """`"(4 h) i"` as `[["4", "h"], ["i"]]`; `...` becomes the sizes it stands for."""
+    """Parse `"(4 h) i"` into `[["4", "h"], ["i"]]`; `...` becomes the sizes it stands for."""
     dims = spec.split(" : ")[0]
     words = [word.strip("()").split() for word in re.findall(r"\([^)]*\)|\S+", dims)]
     if ["..."] in words:
@@ -217,7 +217,7 @@ class _DeclaredCall:
     # -------------------------------------------------------------- nodes
 
     def _enter(self) -> None:
-        """Nodes of the channels that come in."""
+        """Find the nodes of the incoming channels."""
         for words, ref in self.inputs:
             for dim, names in enumerate(words):
                 if len(names) == 1 and names[0][0].islower():
@@ -230,7 +230,10 @@ class _DeclaredCall:
                     self.nodes.setdefault(names[0], line)
 
     def _make_nodes(self) -> None:
-        """New nodes for every other axis of channels; one packed with places has nodes at each place."""
+        """Make nodes for every other axis of channels.
+
+        One packed with positions has nodes at each position.
+        """
         depth = self.trace.builder.depths(*self.nodes.values())[1] if self.nodes else 0
         packed = {
             name: names
@@ -277,7 +280,7 @@ class _DeclaredCall:
         trace.used |= value.parameters
 
     def _ends(self, name: str, flat: list[str]) -> tuple[Tensor | None, Tensor | None]:
-        """Where the edges of a parameter with these axes start and end."""
+        """Return where the edges of a parameter with these axes start and end."""
         arrow = self.declared.parameters[name].partition(" : ")[2]
         channels = [word for word in flat if word[0].islower()]
         order = list(self.nodes)
@@ -296,7 +299,7 @@ class _DeclaredCall:
         return self._laid(first, source_at, flat), target
 
     def _laid(self, name: str, at: int, flat: list[str]) -> Tensor:
-        """Nodes of an axis laid along its place among a parameter's axes."""
+        """Lay the nodes of an axis along its position among a parameter's axes."""
         names = self.packed.get(name)
         if names is None or not all(n in flat for n in names):
             return lay_along(self._line(name), at, len(flat))

@@ -58,13 +58,13 @@ class Value:
         return all(is_pinned(dim) for dim in self.dims)
 
     def moved(self, dims: list[Dim], operation: Callable[[Tensor], Tensor]) -> Value:
-        """The value of a tensor whose elements an operation only moves: the operation runs on the labels."""
+        """Return the value after an operation that only moves elements: the operation runs on the labels."""
         return self.moved_all([dims], lambda label: [operation(label)])[0]
 
     def moved_all(
         self, all_dims: list[list[Dim]], operation: Callable[[Tensor], Sequence[Tensor]]
     ) -> list[Value]:
-        """The same for an operation with several results, such as a split."""
+        """Like `moved`, for an operation with several results, such as a split."""
         labels = [operation(label) for label in self.labels]
         views = [view.moved_all(operation) for view in self.views]
         origin = self.origin.moved_all(operation) if self.origin else None
@@ -80,7 +80,7 @@ class Value:
         ]
 
     def arithmetic(self, dims: list[Dim]) -> Value:
-        """The value after arithmetic that no label follows."""
+        """Return the value after arithmetic that no label follows."""
         if self.is_weight:
             return Value(self.role, dims, mixed=self.parameters)
         return Value(self.role, dims, behind=self.behind)

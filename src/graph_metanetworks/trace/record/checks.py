@@ -15,7 +15,7 @@ EXPORT = "torch.export.exported_program"
 
 
 def check_example(inputs: list[tuple[str, Tensor]]) -> None:
-    """Refuse an example that shows nothing of what the network does."""
+    """Refuse an empty example, which shows nothing of what the network does."""
     for name, tensor in inputs:
         if not tensor.numel():
             raise TraceError(
@@ -24,7 +24,7 @@ def check_example(inputs: list[tuple[str, Tensor]]) -> None:
 
 
 def check(model: nn.Module) -> None:
-    """Refuse what cannot be traced, with what to do about it."""
+    """Refuse networks that cannot be traced, and say what to do instead."""
     if isinstance(model, ExportedProgram):
         raise TraceError("the network is an ExportedProgram of torch.export. Trace the original nn.Module.")
     if not isinstance(model, nn.Module):

@@ -92,7 +92,7 @@ def refs(tree: Any) -> list[TensorRef]:
 
 
 def tensors(tree: Any, *, skip: Callable[[Any], bool] = lambda node: False) -> list[Tensor]:
-    """All tensors in nested containers and objects: dicts, tuples, dataclasses, graphs, any object.
+    """Return all tensors in nested containers and objects: dicts, tuples, dataclasses, graphs, any object.
 
     What `skip` says yes to is not looked into.
     """
@@ -221,7 +221,7 @@ class Tape(TorchDispatchMode):
 
     @contextmanager
     def following(self, model: nn.Module, declared: Callable[[nn.Module, int], bool]) -> Iterator[None]:
-        """Note the module in which each operation runs; record declared modules as one operation."""
+        """Track the module in which each operation runs; record declared modules as one operation."""
         names = {id(module): name for name, module in model.named_modules()}
         whole: list[tuple[nn.Module, list[TensorRef]]] = []  # the declared module that is running
 
@@ -259,7 +259,7 @@ class Tape(TorchDispatchMode):
     # -------------------------------------------------------------- liveness
 
     def live(self, results: Iterable[Tensor]) -> list[Operation]:
-        """The operations on which the results depend, by memory, so that in-place writes count."""
+        """Return the operations on which the results depend, by memory, so that in-place writes count."""
         needed = {self.ref(tensor).storage for tensor in results}
         kept = []
         for operation in reversed(self.operations):
@@ -287,13 +287,13 @@ def _any_meta(args: tuple, kwargs: dict) -> bool:
 
 
 def _is_uniform(func: Any, kwargs: dict) -> bool:
-    """A tensor of floats that are all alike: its values are known without being stored."""
+    """Return whether the operation fills a floating-point tensor with one known value."""
     dtype = kwargs.get("dtype") or torch.get_default_dtype()
     return dtype.is_floating_point and func._schema.name.split("::")[1] in UNIFORM
 
 
 def run_on_meta(func, args, kwargs) -> Any:
-    """Run an operation for its shapes; what it would change in place stays as it is."""
+    """Run an operation on the meta device for its shapes; in-place writes leave their target as it is."""
     if kwargs.get("device") is not None:
         kwargs = {**kwargs, "device": torch.device("meta")}
     meta_args, meta_kwargs = tree_map_only(Tensor, _to_meta, (args, kwargs))
@@ -324,7 +324,7 @@ def _higher_order(name: str, path: str) -> str:
 
 
 def _user_location() -> str:
-    """File and line of the innermost frame that is neither PyTorch's nor ours."""
+    """Return the file and line of the innermost frame that is neither PyTorch's nor ours."""
     frame = sys._getframe(1)
     while frame is not None:
         name = frame.f_code.co_filename
@@ -336,7 +336,7 @@ def _user_location() -> str:
 
 @contextmanager
 def plain_kernels() -> Iterator[None]:
-    """Without fused kernels, autograd, autocast and compilation, so that the tape sees plain operations."""
+    """Disable fused kernels, autograd, autocast and compilation, so that the tape sees plain operations."""
     fast_path = torch.backends.mha.get_fastpath_enabled()
     one_dnn = torch._C._get_mkldnn_enabled()
     # the fused encoder layer is one opaque operation, and oneDNN's recurrent and convolution kernels too

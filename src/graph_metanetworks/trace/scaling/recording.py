@@ -37,7 +37,10 @@ class Recording:
         inputs: Iterable[TensorRef],
         outputs: Iterable[TensorRef],
     ) -> Recording:
-        """Drop the tensors; `owned` are the parameters of each declared module, which it reads unseen."""
+        """Drop the tensors.
+
+        `owned` holds the parameters of each declared module, which reads them unrecorded.
+        """
         operations = list(operations)
         made = {ref.key for ref in inputs} | set(parameters)
         written = {ref.storage for operation in operations for ref in operation.writes}
@@ -59,7 +62,7 @@ class Recording:
         )
 
     def scaling(self) -> Scaling:
-        """The scales and the signs that every operation passes on."""
+        """Return the scales and the signs that every operation passes on."""
         return Scaling(*(_Reading(self, mode).units() for mode in ("scale", "sign")))
 
     def __reduce__(self) -> tuple:
@@ -153,7 +156,7 @@ class _Reading:
                 self._written(ref)
 
     def _written(self, ref: TensorRef) -> None:
-        """Other tensors in the same memory see what was written, at places that are not followed."""
+        """Reset other tensors in the same memory, because the places of the write are not followed."""
         others = self.memory[ref.storage] - {ref.key}
         for key in others:
             self.system.zero(self.values[key])
