@@ -211,27 +211,27 @@ REFUSED = {
     "products of weights": (
         Composed(lambda x, a, b: x @ (a.weight * b.weight).T, *(Linear(2, 2, bias=False) for _ in range(2))),
         (1, 2),
-        "in the place of",
+        "instead of",
     ),
     "padded weights": (
         Composed(lambda x, a: x @ F.pad(a.weight, (0, 1)).T, Linear(2, 2, bias=False)),
         (1, 3),
-        "in the place of weights",
+        "instead of weights",
     ),
     "constant bias": (
         Composed(lambda x, a: F.conv1d(x, a.weight[..., None], torch.ones(2)), Linear(2, 2, bias=False)),
         (1, 2, 3),
-        "in the place of weights",
+        "instead of weights",
     ),
     "layer norm": (nn.Sequential(Linear(2, 3), nn.LayerNorm(3)), (1, 2), "native_layer_norm.*in '1'"),
     "max pool": (nn.Sequential(Conv2d(1, 1, 1), nn.MaxPool2d(2)), (1, 1, 4, 4), "max_pool2d"),
-    "gate": (Composed(lambda x, a: a(x) * a(x).sigmoid(), Linear(2, 2)), (1, 2), "in the place of"),
-    "attention": (Composed(lambda x, a: a(x) @ a(x).T, Linear(2, 2)), (1, 2), "in the place of"),
+    "gate": (Composed(lambda x, a: a(x) * a(x).sigmoid(), Linear(2, 2)), (1, 2), "instead of"),
+    "attention": (Composed(lambda x, a: a(x) @ a(x).T, Linear(2, 2)), (1, 2), "instead of"),
     "transposed": (nn.ConvTranspose1d(1, 1, 2), (1, 1, 3), "transposed"),
     "changed weight": (
         Composed(lambda x, a: x @ a.weight.relu().T, Linear(2, 2, bias=False)),
         (1, 2),
-        "in the place of neurons",
+        "instead of neurons",
     ),
     "negative bias": (Composed(lambda x, a: x @ a.weight.T - a.bias, Linear(2, 2)), (1, 2), "as a bias"),
     "constant": (

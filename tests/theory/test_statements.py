@@ -101,7 +101,7 @@ def test_1_weights_left_behind(monkeypatch):
 
 def test_1_permutations_that_are_no_automorphisms(monkeypatch):
     monkeypatch.setattr(AutomorphismGroup, "sample", any_hidden_permutation)
-    with pytest.raises(ValueError, match="is no automorphism"):
+    with pytest.raises(ValueError, match="is not an automorphism"):
         found(1)
     monkeypatch.setattr(Conditions, "failed", lambda *_: ())  # go on regardless
     assert not found(1).passed

@@ -220,7 +220,7 @@ def test_weights_that_are_not_numbers() -> None:
         model[2].bias[0] = torch.inf
     testing.assert_round_trip(graph, model)
     testing.assert_automorphism(graph, model)
-    refused(model, X, names=["'2.weight'", "nan"])
+    refused(model, X, names=["'2.weight'", "NaN"])
 
 
 # ------------------------------------------------------------------ calls that fail

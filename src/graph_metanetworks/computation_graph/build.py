@@ -1,4 +1,4 @@
-"""From a network to its computation graph: record one forward pass, apply the rules, merge, number."""
+"""Build the computation graph of a network: record one forward pass, apply the rules, merge, number."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def computation_graph(
     like = next(model.parameters())
     x = torch.zeros(tuple(input_shape), dtype=like.dtype, device=like.device)
     _check_size(model, x, max_edges)
-    tape = Tape(lambda func: True, snapshot=True)  # constants as they were when they were used
+    tape = Tape(lambda func: True, snapshot=True)  # keeps constants as they were when used
     with tape.following(model, lambda *_: False):
         result = _run(model, x, WatchEscapes(tape), tape)
     parameters, tensors = _parameters(model)

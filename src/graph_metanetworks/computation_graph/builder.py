@@ -1,6 +1,6 @@
-"""Nodes and edges in the making, and the labels that say which of them stands where in a tensor.
+"""Collect nodes and edges, with labels that map positions of tensors to nodes.
 
-A label is an integer tensor shaped like the tensor it is for. Views of a tensor have views of its label, so a
+A label is an integer tensor of the same shape as its tensor. Views of a tensor have views of its label, so a
 write through one of them is seen through the others.
 """
 
@@ -15,7 +15,7 @@ from torch import Tensor
 from graph_metanetworks.computation_graph.graph import IDENTITY, Kind, Layer, Pointwise, first_elements
 from graph_metanetworks.graph.parts import Parameter
 
-NOTHING = -1  # the label of a zero that no neuron stands for, such as padding
+NOTHING = -1  # the label of a zero without a neuron, such as padding
 FIRST_ELEMENT = -2  # element e of the parameters, laid end to end, has the label -2 - e
 
 

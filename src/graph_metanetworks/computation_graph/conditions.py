@@ -1,4 +1,4 @@
-"""The three conditions of a neural DAG automorphism (appendix B.2), as they are stated."""
+"""The three conditions of a neural DAG automorphism (appendix B.2), as stated in the paper."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NAMES = ("edges", "labels", "sharing")
 
 
 class Conditions:
-    """Checks permutations of a computation graph's nodes, many at a time.
+    """Check permutations of a computation graph's nodes, many at a time.
 
     Edges: `(phi(i), phi(j))` is an edge if and only if `(i, j)` is one. It is enough that edges go to edges:
     the permutation of pairs is one to one, so no other pair can go to an edge.

@@ -1,8 +1,8 @@
-"""Merge a sum with the nonlinearity, the residual edges or the output that it is for.
+"""Merge a sum with the nonlinearity, residual edges or output that follows it.
 
-Rules give every operation nodes of its own: a linear layer, its ReLU, a residual sum. In the paper a neuron
-is a weighted sum together with its nonlinearity. So a layer of plain sums goes into the layer that comes
-next, if each of its nodes is used once, as it is, by a node of its own.
+Rules give every operation its own nodes: a linear layer, its ReLU, a residual sum. In the paper a neuron
+is a weighted sum together with its nonlinearity. So a layer of plain sums is merged into the next layer if
+each of its nodes is used exactly once, unscaled, by a different node.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ Kind = Literal["input", "hidden", "output", "bias"]
 
 @dataclass(frozen=True)
 class Pointwise:
-    """A nonlinearity as PyTorch was asked to compute it: an operation with its further arguments."""
+    """A nonlinearity: a PyTorch operation with its further arguments."""
 
     name: str = ""  # "" is the identity
     function: Any = None
@@ -133,7 +133,7 @@ class ComputationGraph:
 
     @cached_property
     def node_activation(self) -> Tensor:
-        """A number for each node's nonlinearity, the same for nodes that have the same. [N]"""
+        """A number for each node's nonlinearity, equal for equal nonlinearities. [N]"""
         kinds = list(dict.fromkeys(layer.activation for layer in self.layers))
         return torch.tensor([kinds.index(layer.activation) for layer in self.layers])[self.node_layer]
 
@@ -178,7 +178,7 @@ class ComputationGraph:
 
     @cached_property
     def _steps(self) -> list[tuple[Tensor, list[tuple[Layer, Tensor]]]]:
-        """By depth: the edges that lead there, and the nodes of each layer that lie there."""
+        """For each depth, the edges into it and the nodes of each layer at it."""
         depth, computed = self.node_depth, self.of_kind("hidden", "output")
         steps = []
         for level in range(int(depth.max()) + 1):
@@ -244,8 +244,8 @@ class ComputationGraph:
         failed = self.failed_conditions(permutation)
         if failed:
             raise ValueError(
-                f"this permutation is no automorphism of {self.name}: it does not keep "
-                f"{' and '.join(failed)}. graph.failed_conditions says so of any permutation."
+                f"this permutation is not an automorphism of {self.name}: it does not keep "
+                f"{' and '.join(failed)}. Check permutations with graph.failed_conditions."
             )
         images = self.conditions.edge_images(permutation)
         moved = self.weights.clone()

@@ -1,4 +1,4 @@
-"""From automorphisms of a parameter graph to automorphisms of the computation graph (appendix B.5).
+"""Lift automorphisms of a parameter graph to the computation graph (appendix B.5).
 
 A neuron of the computation graph lies over the node of the parameter graph that its weights lead to. A
 permutation of the parameter graph's nodes is lifted by permuting the sets of neurons that lie over them.
@@ -23,12 +23,12 @@ UNKNOWN = -1
 
 
 class NoProjection(TraceError):
-    """Neurons of the computation graph cannot be said to lie over nodes of the parameter graph."""
+    """Neurons of the computation graph do not project onto nodes of the parameter graph."""
 
 
 @dataclass(frozen=True, eq=False)
 class Lifting:
-    """Lifts permutations of a parameter graph's nodes to the computation graph of the same network."""
+    """Lift permutations of a parameter graph's nodes to the computation graph of the same network."""
 
     parameter_graph: ParameterGraph
     graph: ComputationGraph
@@ -37,8 +37,8 @@ class Lifting:
     def projection(self) -> Tensor:
         """The node of the parameter graph under each neuron. [N]
 
-        An edge with a weight says it of both its ends: the same weight lies on one edge of the parameter
-        graph. Edges with constants (pooling, residual sums) pass it on where nothing else says it. Inputs
+        An edge with a weight determines it for both ends, because the same weight lies on one edge of the
+        parameter graph. Edges with constants (pooling, residual sums) pass it on where no weight does. Inputs
         that no weight sees stay unknown; they are fixed.
         """
         under = torch.full((self.graph.num_nodes,), UNKNOWN)
@@ -69,13 +69,13 @@ class Lifting:
             ]
         except KeyError:
             raise NoProjection(
-                f"unequal numbers of neurons of {self.graph.name} lie over nodes alike."
+                f"unequal numbers of neurons of {self.graph.name} lie over equivalent nodes."
             ) from None
         return torch.tensor(images)
 
     @cached_property
     def _places(self) -> Tensor:
-        """The place of each neuron among those over the same node. [N]"""
+        """The index of each neuron among those over the same node. [N]"""
         seen: Counter[int] = Counter()
         places = []
         for node in self.projection.tolist():

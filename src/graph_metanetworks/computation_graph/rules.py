@@ -1,4 +1,4 @@
-"""What each operation adds to a computation graph: one short rule each, in one registry.
+"""The registry of rules: what each operation adds to a computation graph.
 
 Sizes in comments: n rows, m columns, k what is summed over.
 """
@@ -44,7 +44,7 @@ MOVES = frozenset(
 )
 
 
-ZEROS = ("zeros", "empty")  # made from nothing; memory that is not written to is taken to be zeros
+ZEROS = ("zeros", "empty")  # factory functions; unwritten memory is assumed to be zeros
 
 
 def rule(*names: str) -> Callable[[Rule], Rule]:
@@ -96,13 +96,13 @@ class LabelledCall:
     def neurons(self, label: Tensor | None) -> Tensor:
         """Check that a label holds only neurons (and zeros)."""
         if label is None or holds_elements(label):
-            raise self.refuse("it is given weights or constants in the place of neurons")
+            raise self.refuse("it takes weights or constants instead of neurons")
         return label
 
     def elements(self, label: Tensor | None) -> Tensor:
         """Return the parameter elements of a label, which must hold nothing else."""
         if label is None or bool((label > FIRST_ELEMENT).any()):
-            raise self.refuse("it is given neurons or constants in the place of weights")
+            raise self.refuse("it takes neurons or constants instead of weights")
         return element_labels(label)
 
     def layer(self, activation: Pointwise = IDENTITY) -> Tensor:
@@ -114,7 +114,7 @@ class LabelledCall:
 
     def refuse(self, why: str = "there is no rule for it") -> UnsupportedOperation:
         return UnsupportedOperation(
-            f"{self.operation.func}, called {where(self.operation)}, has no place in a computation graph: "
+            f"{self.operation.func}, called {where(self.operation)}, does not fit in a computation graph: "
             f"{why}. Computation graphs are for linear, convolution, bias, pooling (sum, mean), residual and "
             "pointwise layers. The parameter graph, gmn.trace(model, x), takes any network."
         )
@@ -340,7 +340,7 @@ def pointwise(call: LabelledCall) -> Tensor:
     rest = tuple(call.operation.args[1:])
     activation = Pointwise(call.name, function, rest, tuple(sorted(call.operation.kwargs.items())))
     if bool((label == NOTHING).any()) and float(activation(torch.zeros(()))) != 0:
-        raise call.refuse("it makes something of zeros that no neuron stands for (padding)")
+        raise call.refuse("it maps zeros without a neuron (padding) to something else")
     out = call.layer(activation)
     call.join(out, label)
     return torch.where(label == NOTHING, NOTHING, out)

@@ -1,6 +1,6 @@
 """All automorphisms of a computation graph, by exact search: refine colours, fix a node, try its images.
 
-The search knows nothing of layers, channels or the tracer's symmetry. It is what those are compared with.
+The search knows nothing of layers, channels or the tracer's symmetry, which are checked against it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class AutomorphismGroup:
     def sample(self, generator: torch.Generator | None = None) -> Tensor:
         """Draw a uniformly random automorphism: node `i` goes to `result[i]`.
 
-        Uniform, because each fixed node goes to any of its possible images with equal probability.
+        It is uniform because each fixed node goes to any of its possible images with equal probability.
         """
         return next(self._extensions(self._start, self._start, generator))
 
@@ -89,13 +89,13 @@ class AutomorphismGroup:
 
     @cached_property
     def _classes(self) -> Colours:
-        """First colours of sharing classes: a colour of its own for each constant."""
+        """First colours of sharing classes: a separate colour for each constant."""
         count = self.graph.num_parameters + len(self.graph.constants)
         return np.maximum(np.arange(count) - self.graph.num_parameters + 1, 0)
 
     @cached_property
     def _start(self) -> Colours:
-        """Inputs, outputs and bias nodes each have a colour of their own; others that of their function."""
+        """First colours of nodes: unique for inputs, outputs and bias nodes, else one per nonlinearity."""
         graph = self.graph
         fixed = graph.of_kind("input", "output", "bias").numpy()
         first = np.where(fixed, np.arange(graph.num_nodes), -1 - graph.node_activation.numpy())

@@ -1,4 +1,4 @@
-"""Which node groups an edge block joins."""
+"""Look up the node groups that an edge block joins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A parameter graph as plain data, for other programs."""
+"""Describe a parameter graph as plain data, for other programs."""
 
 from __future__ import annotations
 

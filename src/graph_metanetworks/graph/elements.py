@@ -1,4 +1,4 @@
-"""Which elements of a parameter lie on the edges of a block."""
+"""The elements of a parameter that lie on the edges of a block."""
 
 from __future__ import annotations
 

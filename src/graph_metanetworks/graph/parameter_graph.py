@@ -1,4 +1,4 @@
-"""The parameter graph: the one data structure. Structure only; weights stay in state dicts."""
+"""The parameter graph: structure only; weights stay in state dicts."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class ParameterGraph:
 
     @property
     def num_edges(self) -> int:
-        """Edges of all blocks, structural ones and aliases included."""
+        """Edges of all blocks, including structural ones and aliases."""
         return sum(block.num_edges for block in self.blocks)
 
     @property
@@ -120,7 +120,7 @@ class ParameterGraph:
     def state_dict(self, edge_values: Tensor, like: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
         """Return the weights on edges as a state dict; the inverse of `edge_values`, bit for bit.
 
-        Integer counters and unused buffers lie on no edge; they are copied from `like` if it is given.
+        Entries that lie on no edge (integers, unused buffers) are copied from `like` if it is given.
         """
         if edge_values.dim() not in (1, 2) or edge_values.shape[0] != self.num_edges:
             raise StateDictMismatch(
@@ -158,7 +158,7 @@ class ParameterGraph:
                 f"the state dict does not belong to this graph of {self.name}"
                 + (f"; missing: {', '.join(missing[:8])}" if missing else "")
                 + (f"; not in the graph: {', '.join(extra[:8])}" if extra else "")
-                + ". Pass the state dict of the traced architecture, or trace this network anew."
+                + ". Pass the state dict of the traced architecture, or trace this network again."
             )
         values: dict[str, Tensor] = {}
         channels: torch.Size | None = None
@@ -175,7 +175,7 @@ class ParameterGraph:
             if not fits or own != channels or len(own) > 1:
                 raise StateDictMismatch(
                     f"'{parameter.name}' has shape {tuple(value.shape)}, but the graph of "
-                    f"{self.name} was traced with {parameter.shape}. Trace this network anew, or "
+                    f"{self.name} was traced with {parameter.shape}. Trace this network again, or "
                     "pass weights of the traced shape (with one trailing channel dimension on all)."
                 )
             values[parameter.name] = value
@@ -185,9 +185,9 @@ class ParameterGraph:
 
     @cached_property
     def scaling(self) -> Scaling:
-        """Scales and signs of hidden units that leave the function unchanged; found on request."""
+        """Scales and signs of hidden units that leave the function unchanged; computed on first use."""
         if self.recording is None:
-            raise TraceError("this graph was made without a network: trace one to find its scales.")
+            raise TraceError("this graph was not traced from a network. Trace one to find its scales.")
         return self.recording.scaling()
 
     # -------------------------------------------------------------- features of nodes
@@ -230,8 +230,8 @@ class ParameterGraph:
     def node_index(self) -> Tensor:
         """Index of input, output, vocabulary and place nodes within their group; -1 where nodes are permuted.
 
-        Of hidden nodes that are permuted along one axis only (heads, but not the rotary dimensions within a
-        head) it is the index along the other axes. [N]
+        For hidden nodes that are permuted along one axis only (heads, but not the rotary dimensions within a
+        head), it is the index along the other axes. [N]
         """
         return torch.cat([group_index(group) for group in self.groups])
 
@@ -239,7 +239,7 @@ class ParameterGraph:
 
     @property
     def edge_index(self) -> Tensor:
-        """The explicit edge list, made on request. [2, E]"""
+        """The explicit edge list, computed on every access. [2, E]"""
         index = torch.empty((2, self.num_edges), dtype=torch.int64, device="cpu")
         for block, where in zip(self.blocks, self.edge_slices, strict=True):
             index[0, where] = block.source.expand(block.shape).reshape(-1)

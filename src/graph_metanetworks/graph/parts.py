@@ -23,8 +23,8 @@ class NodeGroup:
     start: int
     depth: int  # longest path from an input
     activation: str = ""  # nonlinearity applied to these neurons
-    indexed: bool = False  # input, output, vocabulary and place nodes are told apart by their index
-    # sizes of the axes along which nodes lie; True: not permuted
+    indexed: bool = False  # input, output, vocabulary and position nodes have an index
+    # size of each axis along which nodes lie, and whether it is pinned
     axes: tuple[tuple[int, bool], ...] = field(default=(), repr=False)
 
     @property
@@ -48,7 +48,7 @@ class EdgeBlock:
     parameter: str | None = None
     is_owner: bool = True
     elements: Elements | None = None
-    positions: tuple[int, ...] = ()  # dimensions of `shape` that tell parallel edges or grid sites apart
+    positions: tuple[int, ...] = ()  # dimensions of `shape` that distinguish parallel edges or grid sites
     path: str = ""  # the module that uses the parameter
 
     @property

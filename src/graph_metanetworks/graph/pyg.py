@@ -1,4 +1,4 @@
-"""Parameter graphs as `torch_geometric` data, and back."""
+"""Convert parameter graphs to `torch_geometric` data and back."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def to_pyg(graph: ParameterGraph, *state_dicts: Mapping[str, Tensor]) -> Paramet
     >>> [data.edge_kinds[kind] for kind in data.edge_kind.unique()]
     ['linear bias', 'linear weight']
 
-    The integers of `node_kind`, `edge_kind` and `..._activation` count this graph's own lists `node_kinds`,
+    The integers of `node_kind`, `edge_kind` and `..._activation` index this graph's own lists `node_kinds`,
     `edge_kinds` and `activations`, so batch only graphs of one architecture, or translate them first.
     """
     values = _channels(graph, state_dicts)

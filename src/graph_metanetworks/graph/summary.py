@@ -1,4 +1,4 @@
-"""What is in a parameter graph, for people: the text of `graph.summary()` and its HTML in notebooks."""
+"""Summarise a parameter graph: the text of `graph.summary()` and its HTML in notebooks."""
 
 from __future__ import annotations
 

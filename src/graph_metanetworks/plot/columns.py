@@ -1,4 +1,4 @@
-"""Where the boxes of an outline stand: in columns by longest path, wrapped to rows like text."""
+"""Arrange the boxes of an outline in columns by longest path, wrapped to rows like text."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def draw_computation(graph: ComputationGraph, path: str | Path) -> Path:
     path = check_suffix(path)
     if graph.num_edges > MAX_EDGES:
         raise ValueError(
-            f"{graph!r} has more than {MAX_EDGES:,} edges, which no picture shows. Draw the parameter graph, "
+            f"{graph!r} has more than {MAX_EDGES:,} edges, too many for a picture. Draw the parameter graph, "
             "gmn.trace(model, x).plot(path)."
         )
     columns = _columns(graph)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from graph_metanetworks.graph.parts import NodeGroup
 
 TALLEST = 7.0  # inches of the fullest column
-LABEL, BELOW = 0.24, 0.1  # room above a group for its name, and above the nodes of biases and the like
+LABEL, BELOW = 0.24, 0.1  # space above a group for its name, and above the nodes of biases and the like
 WIDEST = 11.0
 
 

@@ -1,4 +1,4 @@
-"""How arrows run between boxes: straight across a gap, or along the channel above a row of boxes."""
+"""Route arrows between boxes: straight across a gap, or along the channel above a row of boxes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STACK = TALL + 0.2  # from one box to the next in a column
 LANE = 0.085  # between parallel lines in a channel
 PORT = 0.1  # between arrows that leave or enter the same side of a box
 CORNER = 0.06  # radius
-SIDE = 0.45  # room left and right of all boxes for arrows that do not go straight
+SIDE = 0.45  # space left and right of all boxes for arrows that do not go straight
 
 Point = tuple[float, float]
 

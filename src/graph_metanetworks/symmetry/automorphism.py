@@ -1,4 +1,4 @@
-"""One element of the symmetry group: a permutation of nodes, and of all that lies on edges."""
+"""One element of the symmetry group: a permutation of nodes and of everything on edges."""
 
 from __future__ import annotations
 

@@ -2,10 +2,10 @@
 
 Every neuron gets a colour, a 64-bit number computed from the weights around it in a way that does not depend
 on the order of neurons: sums, modulo 2^64, of hashes of weights and of the colours at their other ends.
-Rounds are repeated until no more neurons can be told apart. Sorting by colour is the canonical order.
+Rounds are repeated until no more neurons can be distinguished. Sorting by colour is the canonical order.
 
-Neurons of equal colour are mostly equal: twins, with the same weights everywhere, in any order. Others are
-told apart one at a time and the rounds repeated.
+Neurons of equal colour are mostly twins, with the same weights everywhere, whose order does not matter.
+Others are individualised one at a time and the rounds repeated.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ Colours = dict[Axis, NDArray[np.uint64]]  # [*sizes of the axes it depends on, s
 def canonicalize(graph: ParameterGraph, state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the representative of a network's orbit, bit for bit the same for every permuted copy.
 
-    Neurons with equal weights everywhere are interchangeable and do no harm. Weights so regular that colours
-    cannot tell different neurons apart (matrices of zeros and ones, such as those of regular graphs) may have
-    several representatives; trained or randomly initialised weights have one.
+    Neurons with equal weights everywhere are interchangeable, so their order does not matter. Weights so
+    regular that colours cannot distinguish different neurons (matrices of zeros and ones, such as those of
+    regular graphs) may have several representatives; trained or randomly initialised weights have one.
 
     >>> import torch, graph_metanetworks as gmn
     >>> model = torch.nn.Sequential(torch.nn.Linear(2, 9), torch.nn.ReLU(), torch.nn.Linear(9, 1))
@@ -195,7 +195,7 @@ def _occurrence(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def _single_out(colours: NDArray[np.uint64]) -> None:
-    """Give one neuron of the first tied colour a colour of its own, in place."""
+    """Give one neuron of the first tied colour a new colour, in place."""
     tied = _ties(colours)
     first = colours[tied].min()
     where = np.argwhere(tied & (colours == first))[0]

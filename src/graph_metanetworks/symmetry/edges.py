@@ -1,4 +1,4 @@
-"""Permutations of nodes as permutations of edges."""
+"""Extend permutations of nodes to edges."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STRUCTURAL = -1  # the element of an edge without a weight
 class _ExchangeableEdges:
     """Edges that may be exchanged; element numbers count through all parameters."""
 
-    number: NDArray[np.int64]  # place in the edge order
+    number: NDArray[np.int64]  # index in the edge order
     source: NDArray[np.int64]
     target: NDArray[np.int64]
     position: NDArray[np.float32]  # [edges, 3]

@@ -1,7 +1,7 @@
 """Linear equations between unknown scales: sums of signed unknowns that must be zero.
 
 Unknowns are numbered from 1. An equation is a row of signed numbers: `[3, -5]` says x3 = x5. Scales are real
-numbers (their logarithms are added); signs are the same modulo 2, where x and -x are one.
+numbers (their logarithms are added); signs are solved modulo 2, where x and -x are equal.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _merged(representative: NDArray[np.int64], rows: Rows, modulo: int | None) -
     )
     everything = np.arange(count)
     joined = [(_node(first, count), _node(-second, count)), (_node(-first, count), _node(second, count))]
-    if modulo == 2:  # x and -x are one, so that only what is joined to 0 is zero
+    if modulo == 2:  # x and -x are equal, so only what is joined to 0 is zero
         joined.append((everything, everything + count))
     source, target = (np.concatenate(ends) for ends in zip(*joined, strict=True))
     graph = coo_array((np.ones(len(source)), (source, target)), shape=(2 * count, 2 * count))
@@ -130,7 +130,7 @@ def _eliminated(rows: Rows, modulo: int | None) -> dict[int, Terms]:
         terms = _substituted(_counted(row, modulo), pivots, modulo)
         if not terms:
             continue
-        pivot = max(terms)  # the last made: mostly a weight that makes up for what was scaled before it
+        pivot = max(terms)  # the newest: usually a weight that compensates what was scaled before it
         factor = terms.pop(pivot)
         pivots[pivot] = {other: -value / factor for other, value in terms.items()}
     return {pivot: _substituted(pivots[pivot], pivots, modulo) for pivot in pivots}

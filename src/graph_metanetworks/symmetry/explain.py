@@ -1,4 +1,4 @@
-"""The group for a reader: what may be permuted, what moves along, what is fixed and why."""
+"""Explain the group as text: what is permuted, what moves with it, what is fixed and why."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the group is made of, and what is fixed: axes with the neurons and weights along them."""
+"""The factors of the group and the fixed axes, with the neurons and weights along them."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ Place = tuple[str, int]  # a parameter, and one of its dimensions
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """Neurons that are permuted together: the symmetric group on `size` things, `copies` times over.
+    """Neurons that are permuted together: `copies` copies of the symmetric group on `size` elements.
 
-    Its kind says what they are: "channels"; "heads" or "groups", which take along what is within them; or
-    "within heads" and "within groups", permuted in each of them independently (a wreath product).
+    The kind is "channels"; "heads" or "groups", which move with everything in them; or "within heads" and
+    "within groups", permuted in each of them independently (a wreath product).
     """
 
     size: int
     copies: int  # how many times it is permuted independently, such as once in each head
     kind: str
     groups: tuple[NodeGroup, ...]  # whose nodes move together
-    parameters: tuple[Place, ...]  # which move along
+    parameters: tuple[Place, ...]  # that move with them
     within: tuple[Factor, ...] = field(default=(), repr=False)  # the heads or groups, outermost first
     axis: Axis | None = field(default=None, repr=False, compare=False)
 
@@ -42,7 +42,7 @@ class Factor:
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """Neurons or places that are not permuted, for one reason."""
+    """Neurons or positions that are not permuted, with the reason."""
 
     reason: str
     groups: tuple[NodeGroup, ...]

@@ -1,6 +1,6 @@
-"""The best permutation along one axis, and within its heads, with all other axes held still.
+"""The best permutation along one axis, and within its heads, with all other axes held fixed.
 
-Index letters: c fixed contexts (experts, ...), f heads or groups, n neurons, r all that is summed over.
+Index letters: c fixed contexts (experts, ...), f heads or groups, n neurons, r what is summed over.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch import Tensor
 from graph_metanetworks.symmetry.axes import Axis, ordered_parents
 from graph_metanetworks.symmetry.pieces import Piece, free_parents, is_free
 
-Pair = tuple[Piece, Piece]  # the same piece of the reference, and of the network that is moved
+Pair = tuple[Piece, Piece]  # the same piece of the reference and of the network being aligned
 Context = dict[Axis, int]  # an index along each axis that another depends on
 
 
@@ -54,7 +54,7 @@ class Matching:
     """Tables of one tree: where each index goes, by the indices of the axes it depends on."""
 
     tree: Tree
-    scores: dict[Axis, NDArray]  # [c, f, f, n, n]: what is gained if one index takes the place of another
+    scores: dict[Axis, NDArray]  # [c, f, f, n, n]: gain if one index replaces another
 
     @staticmethod
     def of(tree: Tree, pairs: Iterable[Pair]) -> Matching:

@@ -1,4 +1,4 @@
-"""A tensor cut into pieces within which every dimension is one axis, permuted as a whole or not at all."""
+"""Cut a tensor into pieces in which every dimension is one axis, permuted as a whole or not at all."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class Units:
 class Scaling:
     """Per hidden unit: positive scales where functions are homogeneous (ReLU), signs where odd (tanh).
 
-    A unit that is scaled must be read linearly: what reads it takes the inverse. Units whose scale some
+    A scaled unit must be read linearly: the weights that read it take the inverse. Units whose scale some
     operation does not pass on (a norm, a softmax, a GELU) have none.
 
     >>> import torch, graph_metanetworks as gmn

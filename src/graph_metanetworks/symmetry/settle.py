@@ -1,8 +1,8 @@
 """Give up every dependence between axes that some tensor contradicts.
 
 An axis may depend on another only if that other one occurs exactly once in every tensor that carries
-the first: the permutation of a head's dimensions can differ from head to head only where the head can
-be told.
+the first: the permutation of a head's dimensions can differ from head to head only where the head is
+known.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _key(dims: Sequence[Dim]) -> tuple[int, ...]:
 
 
 class _Settled:
-    """One round over all tensors; remembers what it has looked at."""
+    """One round over all tensors, which remembers what it has checked."""
 
     def __init__(self):
         self.seen: set[tuple[int, ...]] = set()
@@ -61,7 +61,7 @@ class _Settled:
         cut = regions(axes)
         if cut is None:
             return False
-        # an unchanged neighbourhood settles alike in every piece, so only distinct pieces cost anything
+        # equal pieces settle equally, so only distinct ones cost anything
         changed = False
         for _, dims in cut[1]:
             changed |= self.check([axis for dim in dims for axis in dim])

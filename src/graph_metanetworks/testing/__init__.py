@@ -1,4 +1,4 @@
-"""Oracles: what every parameter graph and every metanetwork must satisfy. Use them on your own networks.
+"""Oracles that every parameter graph and every metanetwork must satisfy. Use them on your own networks.
 
 >>> import torch, graph_metanetworks as gmn
 >>> model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))

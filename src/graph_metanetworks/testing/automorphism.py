@@ -1,4 +1,4 @@
-"""Symmetries map the graph to itself."""
+"""Oracle: symmetries map the graph to itself."""
 
 from __future__ import annotations
 

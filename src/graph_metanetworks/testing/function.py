@@ -1,4 +1,4 @@
-"""Symmetries leave the function of a network unchanged."""
+"""Oracle: symmetries leave the function of a network unchanged."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def assert_function_kept(
         )
     for automorphism in map(lambda seed: sample(graph, seed), range(20)):
         moved = moved_parameters(graph, automorphism)
-        if not moved:  # the identity, which a small group gives now and then
+        if not moved:  # the identity, which a small group samples now and then
             continue
         change = max(
             difference(expected, outputs(double, wrong, args, kwargs))
@@ -66,7 +66,7 @@ def wrong_permutations(
     """Yield permuted weights with one tensor left behind, for a few choices of that tensor."""
     permuted = automorphism.apply(weights)
     left_behind = dict(weights)
-    if len(moved) == 1:  # all weights in one tensor: its elements are mixed up instead
+    if len(moved) == 1:  # all weights lie in one tensor, so its elements are shuffled instead
         value = weights[moved[0]]
         order = torch.randperm(value.numel(), generator=torch.Generator().manual_seed(0))
         left_behind[moved[0]] = value.flatten()[order].view_as(value)

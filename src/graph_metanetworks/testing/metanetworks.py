@@ -1,4 +1,4 @@
-"""The oracle of metanetworks: equivariant to the symmetries of every network, and to nothing else."""
+"""Oracle: metanetworks are equivariant to the symmetries of every network, and to nothing else."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def assert_equivariant(
 ) -> None:
     """Check that permuted weights give the same result (graph level) or a permuted one (nodes, edges).
 
-    In float64 it is held against wrong permutations too: they must change the result.
+    In float64, wrong permutations are tested too: they must change the result.
     """
     dtype = next(network.parameters()).dtype
     weights = {

@@ -1,4 +1,4 @@
-"""Each operation of a network, with its inputs permuted."""
+"""Oracle: each operation of a network is equivariant."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def assert_operations_equivariant(
 ) -> int:
     """Permute every operation's inputs by a sampled symmetry, run it again and compare the outputs.
 
-    The unit test of every rule. Returns the number of operations that were checked.
+    This is the unit test of every rule. Return the number of operations that were checked.
     """
     double, args, kwargs = in_double(model, args, kwargs)
     with default_double(), KeepDouble():
@@ -53,7 +53,7 @@ def assert_operations_equivariant(
     return checked
 
 
-# results without a value of their own, and views of memory that a copy does not have
+# uninitialised results, and views of memory that a copy does not have
 UNREPEATABLE = ("empty", "new_empty", "empty_like", "empty_strided", "new_empty_strided", "as_strided")
 
 

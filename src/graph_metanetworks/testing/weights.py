@@ -1,4 +1,4 @@
-"""Every element on one edge, and back."""
+"""Oracle: every element lies on one edge, and weights survive the way to edges and back."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Statement 7: what a bias node adds (appendix C.1.3), for metanetworks without a global feature.
 
-With bias nodes one layer computes the sum of a layer's biases on each of them. Where biases lie on
+With bias nodes, one layer computes the sum of a layer's biases on each of its bias edges. Where biases lie on
 self-loops or in node features, no layer can: there are two networks that differ in this sum, but not in
 anything that one layer can see from the first neuron.
 """
@@ -55,7 +55,7 @@ class Encoded:
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """Two MLPs that differ in one bias: that of the second hidden neuron."""
+    """Two MLPs that differ only in the bias of the second hidden neuron."""
 
     graph: ParameterGraph
     first: dict[str, Tensor]

@@ -1,7 +1,7 @@
 """Statement 2: metanetworks are equivariant to parameter permutations from automorphisms (appendix B.6).
 
-Metanetworks with random weights run on computation graphs themselves, and on parameter graphs. Their results
-on permuted weights are the same for the network, and permuted alike for nodes and edges.
+Metanetworks with random weights run on computation graphs and on parameter graphs. On permuted weights, their
+graph-level results are the same, and their node- and edge-level results are permuted in the same way.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Features and readouts of the proofs in appendix C, in the slots where metanetworks have learned ones."""
+"""Features and readouts of the proofs in appendix C, in place of learned ones."""
 
 from __future__ import annotations
 

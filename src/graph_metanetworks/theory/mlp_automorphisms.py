@@ -1,5 +1,5 @@
 """Statement 3: a permutation of an MLP's nodes is an automorphism if and only if it permutes hidden neurons
-within their layers (appendix B.3). Tried on every permutation of all nodes of tiny MLPs.
+within their layers (appendix B.3). This is checked on every permutation of all nodes of tiny MLPs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Random small networks by family: what the statements are tried on."""
+"""Small random networks by family, on which the statements are tested."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Repeated(nn.Module):
 
 
 class SumPool(nn.Module):
-    """The sum over all places, for each channel."""
+    """Sum over all positions, for each channel."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x.flatten(2).sum(2)

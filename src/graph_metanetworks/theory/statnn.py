@@ -1,10 +1,10 @@
 """Statement 5: a graph metanetwork that equals StatNN (appendix C.1.1).
 
 StatNN is an MLP of seven statistics of each weight matrix and bias. Each statistic is a function of sums
-over edges, held in the global feature. Moments take one sum each. For the paper's proof it is enough that
-quantiles too are some function of sums; such functions (power sums) are useless in floating point. Here an
-order statistic is found by bisection: each layer asks how many weights are at most the middle of what is
-left. After 64 layers no floating-point number is left between the ends.
+over edges, held in the global feature. Moments take one sum each. The paper's proof only needs quantiles to
+be some function of sums; such functions (power sums) are useless in floating point. Here an order statistic
+is found by bisection: each layer counts the weights that are at most the middle of the remaining interval.
+After 64 layers no floating-point number is left between the ends.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""All statements, and the tables of what was found."""
+"""All statements, and tables of the findings."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def trace(model: nn.Module, /, *args: Any, **kwargs: Any) -> ParameterGraph:
 
 @dataclass(frozen=True, kw_only=True)
 class Tracer:
-    """Options of tracing.
+    """Trace networks with options.
 
     Args:
         unknown: what to do with an operation that has no rule: "raise", or "pin" to claim no symmetry there.
@@ -98,7 +98,7 @@ class Tracer:
             args, kwargs = tree_map_only(Tensor, convert, (args, kwargs))
             check_example(_named_inputs(args, kwargs))
             result = self._run(model, state, tape, args, kwargs)
-            # the caller's default device and other function modes are not meant for our own tensors
+            # the caller's default device and other function modes must not affect our own tensors
             with torch._C.DisableTorchFunction():
                 return self._interpret(model, state, tape, result, args, kwargs)
 
@@ -169,7 +169,7 @@ class Tracer:
             except TraceError:
                 raise
             except Exception as error:
-                raise TraceError(_failure(model, tape.path, error)) from error
+                raise TraceError(_failure(model, state, tape.path, error)) from error
 
     def _reached(self, model: nn.Module, state: _NetworkState, interpreter: Interpreter) -> list[Parameter]:
         learned = {name for name, _ in model.named_parameters(remove_duplicate=False)}
@@ -206,7 +206,7 @@ def _recorded(
             key: [parameters[owner[id(t)]] for t in module.parameters() if id(t) in owner]
             for key, module in declared.items()
         },
-        # values of integer entries are weights: that they are zero here says nothing about other networks
+        # that an integer entry is zero here says nothing about other networks
         [tape.ref(tensor) for tensor in (*(t for _, t in inputs), *state.discrete.values())],
         [tape.ref(tensor) for tensor in outputs],
     )
@@ -214,7 +214,7 @@ def _recorded(
 
 @dataclass(frozen=True)
 class _NetworkState:
-    """The network's floating-point state: one tensor per owner, with the further names of tied ones."""
+    """The network's state: one floating-point tensor per owner, further names of tied ones, and the rest."""
 
     tensors: dict[str, Tensor]
     originals: dict[str, Tensor]
@@ -326,7 +326,7 @@ def _named_inputs(args: tuple, kwargs: dict) -> list[tuple[str, Tensor]]:
     return named
 
 
-def _failure(model: nn.Module, path: str, error: Exception) -> str:
+def _failure(model: nn.Module, state: _NetworkState, path: str, error: Exception) -> str:
     place = f"in '{path}' ({type(model.get_submodule(path)).__name__})" if path else "at the top"
     frame, location = error.__traceback__, ""
     while frame is not None:
@@ -335,9 +335,9 @@ def _failure(model: nn.Module, path: str, error: Exception) -> str:
             location = f" ({code}:{frame.tb_lineno})"
         frame = frame.tb_next
     hint = (
-        "The weights have no values (meta or fake tensors) but the network reads one; trace it with real "
+        "The weights have no values (meta or fake tensors), but the network reads one. Trace it with real "
         "weights."
-        if "meta" in str(error).lower() and isinstance(error, NotImplementedError | RuntimeError)
+        if state.is_abstract and "meta" in str(error).lower()
         else "Check that model(*args, **kwargs) runs with the example you passed to gmn.trace."
     )
     return f"{type(model).__name__} raised {type(error).__name__} {place}{location}: {error}. {hint}"

@@ -1,4 +1,4 @@
-"""One axis, and the questions that can be asked of it."""
+"""Axes and queries on them."""
 
 from __future__ import annotations
 

@@ -241,7 +241,7 @@ def _case(axis: Axis, narrowed: Restriction) -> Dim:
 
 
 def split_cases(axis: Axis, over: Axis, cuts: Iterable[int]) -> None:
-    """Give a variable that depends on `over` an action of its own in each part of `over`."""
+    """Let a variable that depends on `over` act separately in each part of `over`."""
     axis, over = find(axis), find(over)
     bounds = [0, *sorted(c for c in cuts if 0 < c < over.size), over.size]
     others = [parent for parent in ordered_parents(axis) if parent is not over]
@@ -250,7 +250,7 @@ def split_cases(axis: Axis, over: Axis, cuts: Iterable[int]) -> None:
         narrowed = Restriction(over, start, stop - start, _range(over, start, stop - start))
         part = Axis(axis.size, depends=narrowed.part, generic=axis.generic, reason=axis.reason)
         pieces.append((narrowed, part))
-    # before the others are looked at: they may depend on this axis in turn
+    # first, because the others may depend on this axis in turn
     axis.form = Cases([over], [(narrowed.length, [part]) for narrowed, part in pieces])
     for narrowed, part in pieces:
         part.depends = part.depends.union(*(leaves(_case(other, narrowed)) for other in others))

@@ -1,4 +1,4 @@
-"""Demand that dimensions are permuted alike."""
+"""Unify dimensions: demand that they are permuted by the same permutation."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _merge(a: Axis, b: Axis, reason: str) -> None:
         pin([b], a.reason or reason)
     if a.form is None and b.form is not None:
         a, b = b, a
-    if isinstance(a.form, Cases) and b in set(variables([a])):  # like one of its own cases: like all
+    if isinstance(a.form, Cases) and b in set(variables([a])):  # equal to one of its own cases, hence to all
         collapse(a, reason)
         unify([a], [b], reason)
         return

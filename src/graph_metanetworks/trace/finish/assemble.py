@@ -1,4 +1,4 @@
-"""From an interpreted tape to a parameter graph."""
+"""Assemble a parameter graph from an interpreted tape."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def assemble(
     _pin_unreached(trace, dims)
     forget_other_products(builder)
     _tell_pooled_apart(builder)
-    _settle(trace)  # before weights are cut: what a stream only seems to depend on would be cut with them
+    _settle(trace)  # before weights are cut, or spurious dependences of a stream would be cut too
     name_projections(builder)
     if attention == "shared":
         trace.notes += share_middle(builder)
@@ -141,7 +141,7 @@ def _follow_what_was_read(dim: Dim, reached: set[Axis]) -> None:
             if read and part not in read:
                 unify(read[0], part, "rows that the example did not read")
         if len({tuple(leaves(part)) for part in parts}) == 1:
-            collapse(axis, "rows that are all alike")
+            collapse(axis, "rows that are all equal")
 
 
 def _settle(trace: Interpreter) -> None:

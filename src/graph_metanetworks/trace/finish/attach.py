@@ -1,8 +1,8 @@
 """Attach parameters by their axes where no operation showed them as edges.
 
-Parameters that went through arithmetic (low-rank updates, norms of weights), rows that the example
-never read, and uses in which an axis that is permuted would not be visible at either end: nodes are
-those along the parameter's own axes, taken from nearby if an operation said so.
+These are parameters that went through arithmetic (low-rank updates, norms of weights), rows that the example
+never read, and uses in which a permuted axis would not be visible at either end. Their nodes are those along
+the parameter's own axes, taken from nearby if an operation said so.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def _attach_by_axes(
         if nodes is not None:
             ends.append(lay_along(nodes, index, len(shape)))
     ends.sort(key=lambda end: (builder.depths(end)[0], int(end.min())))
-    while len(ends) > 2:  # more permuted axes than an edge has ends: one end stands for pairs
+    while len(ends) > 2:  # an edge has two ends, so with more permuted axes one end stands for pairs
         ends[:2] = [_pairs(builder, near, ends[0], ends[1])]
     if not ends:
         ends = [_hub(builder, near).view([1] * len(shape))]

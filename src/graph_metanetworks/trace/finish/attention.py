@@ -1,4 +1,4 @@
-"""Attention in the finished graph: which products are attention, and the paper's variants of drawing it."""
+"""Decide which products are attention, and draw it as the options ask."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def index_heads(builder: ParameterGraphBuilder) -> Tensor:
     index = torch.zeros(builder.num_nodes, dtype=torch.int64, device="cpu")  # head + 1
     for attention in builder.attentions:
         heads = attention.heads
-        pin(heads.dim, "heads told apart by index")
+        pin(heads.dim, "heads distinguished by index")
         merged[heads.start : heads.start + heads.size] = heads.start
         for nodes, number in attention.head_of:
             index[nodes] = number + 1

@@ -1,4 +1,4 @@
-"""Tell the projections of queries, keys, values and outputs of attention apart."""
+"""Name the projections of attention: query, key, value and output."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from graph_metanetworks.trace.interpret.builder import DraftEdges, ParameterGrap
 from graph_metanetworks.trace.interpret.labels import View, compact, pattern
 
 PROJECTIONS = ("", "query", "key", "value", "output")
-MOST_PARTS = 64  # a packed weight that would fall into more parts keeps one kind
+MOST_PARTS = 64  # a packed weight with more parts keeps one kind
 
 
 def name_projections(builder: ParameterGraphBuilder) -> None:

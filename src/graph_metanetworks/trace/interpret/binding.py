@@ -1,4 +1,4 @@
-"""How parameters become edges: elementwise on nodes, between nodes, or as data with nodes of their own."""
+"""Turn parameters into edges: elementwise on nodes, between nodes, or as data with nodes of their own."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _bind_view(trace: Interpreter, kind: str, view: View, value: Value, shape: t
         kind = "position" if sites else _bias_kind(trace, target)
     for group in builder.groups_in(target):
         builder.bare.discard(group.start)
-    if "norm" in kind:  # a norm layer has one node for its scale; places are parallel edges
+    if "norm" in kind:  # a norm layer has one node for its scale; positions are parallel edges
         sites = set()
     sites |= _depended_on(dims, sites, varying)
     depth = builder.depths(target)[1]
@@ -129,7 +129,7 @@ def _fitting_label(trace: Interpreter, varying: set[int], value: Value, shape: t
         full = wiring.complete(trace, found, value)
         value.labels = [full if label is found else label for label in value.labels]
         return full
-    usual = 1 if len(shape) > 3 else len(shape) - 1  # where channels are, for a lone number
+    usual = 1 if len(shape) > 3 else len(shape) - 1  # where channels usually are, for a scalar
     along = max(varying) if varying else usual
     if found is None and value.is_activation and shape:
         return wiring.label_along(trace, value, shape, along)

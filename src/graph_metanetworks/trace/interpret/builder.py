@@ -23,7 +23,7 @@ from graph_metanetworks.trace.interpret.labels import (
 
 @dataclass(slots=True)
 class DraftGroup:
-    """A node group in the making."""
+    """A node group under construction."""
 
     kind: str
     name: str
@@ -37,7 +37,7 @@ class DraftGroup:
 
 @dataclass(slots=True)
 class DraftEdges:
-    """An edge block in the making. `view` says which parameter element lies where; None: structural."""
+    """An edge block under construction. `view` holds the parameter's elements; None means structural."""
 
     kind: str
     source: Tensor
@@ -45,8 +45,8 @@ class DraftEdges:
     path: str
     view: View | None = None
     dims: list[Dim] = field(default_factory=list)  # axes of the view
-    sites: frozenset[int] = frozenset()  # dimensions along which the source is a place, not a channel
-    pooled: bool = False  # the source was summed over places
+    sites: frozenset[int] = frozenset()  # dimensions along which the source is a position, not a channel
+    pooled: bool = False  # the source was summed over positions
 
 
 @dataclass(slots=True)

@@ -37,14 +37,14 @@ class Declaration:
     One string per tensor, one word per dimension::
 
         i           an axis of channels, which may be permuted
-        T           a place (batch, time, kernel, grid), which may not; `...` for any number of them
+        T           a position (batch, time, kernel, grid), which may not; `...` for any number of them
         4           a fixed size
         (4 h)       several axes packed into one dimension
         f+b         two axes of channels side by side
         f|b         a different axis at each index of the first dimension
 
     An edge goes from the channels that come first (inputs before hidden before output ones) to those
-    that come last; `"(4 h) p : p -> h"` says it explicitly. Places of a parameter with only one axis of
+    that come last; `"(4 h) p : p -> h"` says it explicitly. Positions of a parameter with only one axis of
     channels are nodes of their own. A call with more tensors than `inputs` lists is followed operation
     by operation.
     """
@@ -67,7 +67,7 @@ def declare(
     outputs: Sequence[str] = (),
     kinds: Mapping[str, str] | None = None,
 ) -> None:
-    """Take modules of exactly this class as a whole.
+    """Treat modules of exactly this class as one operation.
 
     >>> import graph_metanetworks as gmn
     >>> class Shift(torch.nn.Linear):

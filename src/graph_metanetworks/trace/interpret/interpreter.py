@@ -31,7 +31,7 @@ from graph_metanetworks.trace.interpret.registry import find_rule, functional_na
 from graph_metanetworks.trace.interpret.value import Role, Value
 from graph_metanetworks.trace.record.tape import Escape, Operation, TensorRef, refs
 
-LARGEST_CONSTANT = 4_000_000  # elements; larger constants are taken to vary everywhere
+LARGEST_CONSTANT = 4_000_000  # elements; larger constants are assumed to vary everywhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +228,7 @@ class Interpreter:
         except Exception as error:
             raise TraceError(
                 f"the rule for {operation.func} failed {where(operation)}: {error!r}. This is a bug in "
-                "the rule; please report it. Until it is mended, gmn.declare the module as a whole."
+                "the rule; please report it. Until it is fixed, gmn.declare the module as a whole."
             ) from error
 
     def step(self, operation: Operation) -> None:

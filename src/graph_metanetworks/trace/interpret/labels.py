@@ -3,7 +3,7 @@
 A label is an integer tensor of the tensor's shape with stride 0 along dimensions it does not vary on,
 so that a million activations of 64 channels need 64 integers. View-like operations simply run on
 labels. Labels of parameter elements start as meta tensors, whose strides alone say which element stands
-where; they get values only if an operation that is no view touches them.
+where; they get values only if an operation other than a view touches them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from graph_metanetworks.graph.elements import Elements
 
-NOTHING = -1  # the label of places that no node stands for
+NOTHING = -1  # the label of positions without a node
 
 
 def varies(label: Tensor, dim: int) -> bool:
@@ -64,7 +64,7 @@ def pairs(first: Tensor, second: Tensor) -> Tensor:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class View:
-    """A parameter as it appears inside some tensor: which element stands where (-1: none)."""
+    """A parameter inside some tensor: which element is at each position (-1: none)."""
 
     parameter: str
     label: Tensor

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Memory:
-    """The writes into each storage, in order; a tensor learns of those it has missed when it is read."""
+    """The writes into each storage, in order; a tensor catches up on missed writes when it is read."""
 
     def __init__(self):
         self._writes: dict[int, list[tuple[TensorRef, Value]]] = defaultdict(list)

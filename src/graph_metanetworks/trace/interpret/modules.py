@@ -1,4 +1,4 @@
-"""Modules of PyTorch that are declared as a whole: recurrent layers, whose steps would all look alike."""
+"""Declare PyTorch's recurrent layers as a whole, because their steps are all the same."""
 
 from __future__ import annotations
 

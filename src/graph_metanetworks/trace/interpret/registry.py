@@ -1,4 +1,4 @@
-"""The one registry of operation rules."""
+"""The registry of operation rules."""
 
 from __future__ import annotations
 

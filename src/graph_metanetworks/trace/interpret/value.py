@@ -27,8 +27,8 @@ class Value:
     An activation has `labels` once nodes stand for its channels; until then `origin` says which
     elements of an input it shows, and `behind` which nodes it was computed from in a way that labels
     cannot follow. A weight has `views` of parameters; `mixed` names parameters that went through
-    arithmetic. `pooled` says that places were summed up, which tells the two matrices of a DeepSets
-    layer apart. `passed` names the first function that it went through since its nodes were made.
+    arithmetic. `pooled` says that positions were summed, which distinguishes the two matrices of a
+    DeepSets layer. `passed` names the first function that it went through since its nodes were made.
     """
 
     role: Role

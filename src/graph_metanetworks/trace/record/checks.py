@@ -1,4 +1,4 @@
-"""What a network must be like to be traced."""
+"""Check that a network and its example can be traced."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def check(model: nn.Module) -> None:
         has_values = parameter.device.type != "meta" and not isinstance(parameter, FakeTensor)
         if has_values and bool(parameter.detach().isnan().any()):
             raise TraceError(
-                f"'{name}' holds nan, and a forward pass of nan may take other branches. Trace the "
-                "architecture with other weights; graph.edge_values accepts weights that are nan."
+                f"'{name}' contains NaN, and a forward pass with NaN may take other branches. Trace the "
+                "architecture with other weights; graph.edge_values accepts NaN."
             )
     if not any(tensor.is_floating_point() and tensor.numel() for _, tensor in tensors):
         raise TraceError(

@@ -1,4 +1,4 @@
-"""Which tensors of a network's result are its output."""
+"""Select the output tensors of a network's result."""
 
 from __future__ import annotations
 

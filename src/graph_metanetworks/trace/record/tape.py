@@ -69,7 +69,7 @@ class Operation:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The arguments by name, defaults included; of an ATen overload only."""
+        """The arguments of an ATen overload by name, including defaults."""
         schema = self.func._schema.arguments
         given = {a.name: value for a, value in zip(schema, self.args, strict=False)}
         return {a.name: a.default_value for a in schema} | given | self.kwargs
@@ -94,7 +94,7 @@ def refs(tree: Any) -> list[TensorRef]:
 def tensors(tree: Any, *, skip: Callable[[Any], bool] = lambda node: False) -> list[Tensor]:
     """Return all tensors in nested containers and objects: dicts, tuples, dataclasses, graphs, any object.
 
-    What `skip` says yes to is not looked into.
+    Objects for which `skip` returns True are not searched.
     """
     found: list[Tensor] = []
     seen: set[int] = set()
@@ -123,7 +123,7 @@ def tensors(tree: Any, *, skip: Callable[[Any], bool] = lambda node: False) -> l
 
 @dataclass(frozen=True, slots=True)
 class Escape:
-    """A way for values to leave PyTorch, after which no operation shows what becomes of them."""
+    """A call through which values leave PyTorch, after which they cannot be followed."""
 
     name: str
 
@@ -132,7 +132,7 @@ class Escape:
 
 
 class WatchEscapes(TorchFunctionMode):
-    """Note calls that hand a tensor's values to Python or NumPy without an operation."""
+    """Record calls that hand a tensor's values to Python or NumPy without an operation."""
 
     METHODS: ClassVar[dict] = {
         Tensor.numpy: "Tensor.numpy",
@@ -154,8 +154,8 @@ class WatchEscapes(TorchFunctionMode):
 class Tape(TorchDispatchMode):
     """The operations of a forward pass, in order.
 
-    `knows` says which operations have a rule; what has none is decomposed by PyTorch where it can be.
-    `snapshot` keeps a copy of every tensor as it was, for checks that run operations again.
+    `knows` tells which operations have a rule; PyTorch decomposes the others where it can. `snapshot` keeps a
+    copy of every tensor, for checks that run operations again.
     """
 
     supports_higher_order_operators = True  # so that they reach `__torch_dispatch__`, which refuses them
@@ -209,7 +209,7 @@ class Tape(TorchDispatchMode):
                     return decomposition_table[func](*args, **kwargs)
                 return func.decompose(*args, **kwargs)
         except Exception:
-            # a decomposition that does not apply here is no error of the user's: the operation is kept whole
+            # a decomposition that fails is not the user's error: the operation is recorded whole
             del self.operations[mark:]
             return NotImplemented
 
@@ -253,7 +253,7 @@ class Tape(TorchDispatchMode):
 
     @property
     def path(self) -> str:
-        """The module that is running, also after it raised."""
+        """The path of the running module, still valid after it raised."""
         return self._paths[-1]
 
     # -------------------------------------------------------------- liveness
@@ -264,7 +264,7 @@ class Tape(TorchDispatchMode):
         kept = []
         for operation in reversed(self.operations):
             written = {ref.storage for ref in refs(operation.outputs) + operation.writes}
-            # a value that Python sees may decide anything that follows
+            # a value that Python sees may affect anything that follows
             if needed & written or not refs(operation.outputs):
                 kept.append(operation)
                 needed |= {ref.storage for ref in operation.inputs}
@@ -339,7 +339,7 @@ def plain_kernels() -> Iterator[None]:
     """Disable fused kernels, autograd, autocast and compilation, so that the tape sees plain operations."""
     fast_path = torch.backends.mha.get_fastpath_enabled()
     one_dnn = torch._C._get_mkldnn_enabled()
-    # the fused encoder layer is one opaque operation, and oneDNN's recurrent and convolution kernels too
+    # the fused encoder layer and oneDNN's recurrent and convolution kernels are opaque operations
     torch.backends.mha.set_fastpath_enabled(False)
     torch._C._set_mkldnn_enabled(False)
     try:
@@ -349,7 +349,7 @@ def plain_kernels() -> Iterator[None]:
             stack.enter_context(sdpa_kernel(SDPBackend.MATH))
             stack.enter_context(torch.compiler.set_stance("force_eager"))
             stack.enter_context(warnings.catch_warnings())
-            # compiled modules run as they were written, so that our hooks firing twice does no harm
+            # compiled modules run eagerly, so our hooks firing twice does no harm
             warnings.filterwarnings("ignore", "Using `torch.compile")
             stack.enter_context(torch.random.fork_rng(devices=[]))
             yield

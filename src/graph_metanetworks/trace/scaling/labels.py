@@ -17,7 +17,7 @@ from graph_metanetworks.trace.interpret.labels import canonical, compact, lay_al
 class Labels:
     """The scale of each element: the product over some label tensors of the tensor's shape.
 
-    A tensor of zeros has any scale one likes.
+    A tensor of zeros matches any scale.
     """
 
     tensors: list[Tensor] = field(default_factory=list)

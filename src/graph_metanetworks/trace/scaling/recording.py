@@ -1,4 +1,4 @@
-"""What is kept of a tape to find scales later, without the tensors."""
+"""The part of a tape that is kept to find scales later, without the tensors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from graph_metanetworks.trace.record.tape import Escape, Operation, TensorRef, r
 from graph_metanetworks.trace.scaling.labels import Labels, System
 from graph_metanetworks.trace.scaling.step import Step, find
 
-LARGEST_CONSTANT = 1_000_000  # elements; of larger constants it is not looked up whether they are zero
+LARGEST_CONSTANT = 1_000_000  # elements; larger constants are not checked for zeros
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +71,7 @@ class Recording:
 
 @dataclass(frozen=True, eq=False)
 class _Solved:
-    """A recording that was read already."""
+    """A recording that has been solved."""
 
     found: Scaling
 
@@ -144,7 +144,7 @@ class _Reading:
         step = Step(operation, self.system, self.mode, self.value)
         rule = find(operation)
         results = rule(step) if rule else None
-        if results is None:  # what is not understood reads and writes unscaled numbers
+        if results is None:  # an operation without a rule reads and writes unscaled numbers
             for labels in given:
                 self.system.zero(labels)
             results = [Labels() for _ in outs]

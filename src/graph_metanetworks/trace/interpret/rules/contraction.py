@@ -1,4 +1,4 @@
-"""Matrix products: contracted axes are permuted alike, the others pass through.
+"""Matrix products: contracted axes are unified, the others pass through.
 
 Index letters: b batch, n rows, k contracted, m columns; x [b, n, k] times w [b, k, m] gives [b, n, m].
 """
@@ -98,7 +98,7 @@ def _serves_as_data(call: Call, x: Value, w: Value) -> bool:
     trace, path = call.trace, call.path
     if x.is_weight:
         return bool(path) and trace.owns(path, w) and not trace.owns(path, x)
-    uniform = not is_pinned(x.dims[2])  # zeros, and not a basis that shapes the weight
+    uniform = not is_pinned(x.dims[2])  # zeros, not a basis that shapes the weight
     return uniform or type(trace.module(path)).__module__.startswith("torch.nn")
 
 
@@ -155,7 +155,7 @@ def add_bias(call: Call, result: Value, bias: TensorRef | None, kind: str, first
     if bias is None:
         return result
     value = call.use(bias)
-    shape = tuple(max(1, n) for n in call.out.shape)  # labels of an empty tensor are those of one place
+    shape = tuple(max(1, n) for n in call.out.shape)  # an empty tensor has the labels of a single position
     first = len(shape) - bias.ndim if first is None else first
     for index, (length, dim) in enumerate(zip(bias.shape, value.dims, strict=True), first):
         if length > 1:

@@ -1,4 +1,4 @@
-"""Elementwise operations: axes that meet in one place are permuted alike."""
+"""Elementwise operations: axes that meet in one dimension are unified."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from graph_metanetworks.trace.interpret.registry import POINTWISE, rule
 from graph_metanetworks.trace.interpret.value import Role, Value, highest
 from graph_metanetworks.trace.record.tape import TensorRef
 
-# operations after which neurons are said to have this activation function
+# activation function of neurons after an operation
 ACTIVATIONS = {
     "relu": "relu",
     "hardtanh": "relu6",
@@ -40,7 +40,7 @@ ACTIVATIONS = {
     "rrelu_with_noise": "leaky_relu",
     "erf": "gelu",
 }
-# x f(x), with f by name: functions that are written out, up to constants
+# x f(x), with f by name: activation functions written out, up to constants
 GATED_BY_ITSELF = {"tanh": "gelu", "sigmoid": "silu", "softplus": "mish"}
 ROTARY = "a table of sines or cosines, as of rotary pairs"
 MULTIPLICATIVE = {"mul", "div", "addcmul", "addcdiv", "pow", "_prelu_kernel", "polar", "complex"}
@@ -190,10 +190,9 @@ def overwrite(call: Call) -> Value:
 def with_buffer(call: Call) -> list[Value]:
     """Handle activation functions that return or take a buffer for their backward pass."""
     result = combine(call, [call["self"]], call.out.shape)
-    same = [ref.shape == call.out.shape for ref in call.outs[1:]]
     buffers = [
-        result.dims if alike else [fixed(n, call.name) for n in ref.shape]
-        for ref, alike in zip(call.outs[1:], same, strict=True)
+        result.dims if ref.shape == call.out.shape else [fixed(n, call.name) for n in ref.shape]
+        for ref in call.outs[1:]
     ]
     return [result, *(Value(Role.CONSTANT, dims) for dims in buffers)]
 

@@ -1,4 +1,4 @@
-"""Pooling, interpolation and grid lookup: channels pass, places are pinned."""
+"""Pooling, interpolation and grid lookup: channels pass, positions are pinned."""
 
 from __future__ import annotations
 

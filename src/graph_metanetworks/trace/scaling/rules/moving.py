@@ -67,7 +67,7 @@ def joined(step: Step) -> list[Labels]:
 
 @rule("constant_pad_nd")
 def padded(step: Step) -> list[Labels] | None:
-    """Pad with zeros, which match any scale, so padded positions take that of their channel."""
+    """Pad with zeros, which match any scale, so padded positions take the scale of their channel."""
     if step["value"] != 0:
         return None
     labels, grown = step.labels("self"), range(len(step.shape) - len(step["pad"]) // 2, len(step.shape))

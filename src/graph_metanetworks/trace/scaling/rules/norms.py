@@ -1,4 +1,4 @@
-"""Norms take unscaled numbers; their own scale and shift may scale what comes out."""
+"""Norms take unscaled numbers; their own scale and shift may scale the result."""
 
 from __future__ import annotations
 

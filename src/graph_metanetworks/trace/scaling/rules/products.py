@@ -55,10 +55,10 @@ def convolution(step: Step) -> list[Labels] | None:
     channels, taken, given = _vectors(x, 1), _vectors(w, inward), _vectors(w, outward)
     if groups == 1:
         step.system.product_is_one(Labels(channels + taken))
-    elif step["weight"].shape[1] == 1:  # every channel on its own
+    elif step["weight"].shape[1] == 1:  # depthwise
         repeats = step.shape[1] // groups
         given = given + [vector.repeat_interleave(repeats) for vector in channels]
-    else:  # a weight for each group would have to make up for the scales of its own channels
+    else:  # the weight of each group would have to compensate the scales of its own channels
         step.system.zero(Labels(channels + taken))
     result = [lay_along(vector, 1, len(step.shape)).expand(step.shape) for vector in given]
     result += [compact(label, {0}).expand(step.shape) for label in x.without([1]).tensors]

@@ -1,4 +1,4 @@
-"""Sums, maxima and pooling: what is reduced together must be scaled alike."""
+"""Sums, maxima and pooling: elements that are reduced together must have the same scale."""
 
 from __future__ import annotations
 
