@@ -115,6 +115,7 @@ GRAPH = [
     "summary",
     "symmetry",
     "to_pyg",
+    "unseen",
 ]
 
 

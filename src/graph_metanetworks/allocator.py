@@ -1,20 +1,20 @@
-"""Memory of the C library that training keeps from step to step."""
+"""Keep memory that the C library frees from one training step to the next."""
 
 from __future__ import annotations
 
 import ctypes
 from functools import cache
 
-TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # of mallopt, in the C library of GNU
+TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # options of mallopt in the GNU C library
 LARGEST = 2**30
 
 
 @cache
 def keep_freed_memory() -> bool:
-    """Ask the C library not to hand freed memory back at once; whether it could be asked.
+    """Ask the C library to keep freed memory; return whether it could be asked.
 
-    By default every large tensor is fresh memory from the operating system, which fills it with zeros page by
-    page: half of the time of a step of a population, and up to a third of one of a metanetwork on a busy
+    By default every large tensor is fresh memory from the operating system, which zeroes it page by page. It
+    takes half the time of a population's training step, and up to a third of a metanetwork's on a busy
     machine.
     """
     try:

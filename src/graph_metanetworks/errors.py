@@ -15,6 +15,10 @@ class UnusedParameters(TraceError):
     """The example input never reached some parameters, so nothing is known about their symmetry."""
 
 
+class UnseenWeights(UserWarning):
+    """The output depends on weights that lie on no edge, so a metanetwork does not see them."""
+
+
 class StateDictMismatch(TraceError):
     """A state dict or an edge vector does not belong to this parameter graph."""
 

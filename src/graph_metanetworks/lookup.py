@@ -1,4 +1,4 @@
-"""Python objects named by a string: `module:name` or `path/to/file.py:name`."""
+"""Find Python objects named by a string: `module:name` or `path/to/file.py:name`."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from graph_metanetworks.errors import TraceError
 
 
 class UnknownTarget(TraceError):
-    """A string names something that is not there, or not what is wanted."""
+    """A string names an object that does not exist or has the wrong type."""
 
 
 def find_object(target: str) -> Any:
-    """The object that a target names.
+    """Return the object that a target names.
 
     >>> find_object("torch.nn:Linear").__name__
     'Linear'
@@ -26,7 +26,7 @@ def find_object(target: str) -> Any:
     place, colon, name = target.rpartition(":")
     if not colon or not place or not name:
         raise UnknownTarget(
-            f"'{target}' names nothing: write module:name or path/to/file.py:name, such as torch.nn:Linear."
+            f"'{target}' is not a target. Write module:name or path/to/file.py:name, such as torch.nn:Linear."
         )
     found: Any = _import_file(Path(place)) if place.endswith(".py") else _import_module(place)
     for part in name.split("."):
@@ -39,7 +39,7 @@ def find_object(target: str) -> Any:
 
 
 def _import_module(name: str) -> ModuleType:
-    # what lies in the working directory can be named too, as with python -m
+    # modules in the working directory can be named too, as with python -m
     sys.path.insert(0, "")
     try:
         return importlib.import_module(name)
@@ -50,7 +50,7 @@ def _import_module(name: str) -> ModuleType:
 def _import_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise UnknownTarget(f"there is no file '{path}'.")
-    # what lies beside the file can be imported by it, as with python file.py
+    # the file can import its neighbours, as with python file.py
     sys.path.insert(0, str(path.parent.resolve()))
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None

@@ -28,7 +28,7 @@ class Table:
     right: tuple[str, ...] = ()
 
     def abbreviated(self, max_rows: int) -> tuple[list[tuple[str, ...]], str, list[tuple[str, ...]]]:
-        """The first rows, what to say instead of the middle, and the last rows."""
+        """Return the first rows, a placeholder for the middle, and the last rows."""
         rows = list(self.rows)
         if len(rows) <= max_rows:
             return rows, "", []
@@ -54,7 +54,7 @@ class Table:
         return f"<details open><summary><b>{escape(self.title)}</b></summary>{table}</details>"
 
     def _widths(self, rows: Sequence[Sequence[str]]) -> list[int]:
-        """Natural widths, the widest columns cut until a line fits. Numbers, to the right, are never cut."""
+        """Return natural widths, the widest text columns cut until a line fits. Numbers are never cut."""
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         text = [place for place, name in enumerate(self.header) if name not in self.right]
         while sum(widths) + len(GAP) * len(widths) > WIDTH:
@@ -80,7 +80,7 @@ class Table:
 
 
 def shortened(text: str, width: int) -> str:
-    """The text without its beginning, for the end of a module path says most.
+    """Drop the beginning of a text: the end of a module path says most.
 
     >>> shortened("bert.encoder.layer.0.attention.self.query", 21)
     '…attention.self.query'
@@ -93,7 +93,7 @@ def shortened(text: str, width: int) -> str:
 
 
 def listed(names: Iterable[str], shown: int = 3) -> str:
-    """The first few of some names, and how many more there are.
+    """List the first few names and count the rest.
 
     >>> listed(["query", "key", "value", "out", "head"])
     'query, key, value and 2 more'

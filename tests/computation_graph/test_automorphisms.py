@@ -9,7 +9,7 @@ from torch.nn import Conv1d, Linear
 
 import graph_metanetworks as gmn
 from graph_metanetworks.computation_graph import AutomorphismGroup, Lifting, NoProjection
-from graph_metanetworks.theory.networks import FAMILIES, mlp_of, networks
+from graph_metanetworks.theory.networks import FAMILIES, mlp_of, random_networks
 from support.composed import Composed
 
 # ------------------------------------------------------------------ the three conditions
@@ -73,7 +73,7 @@ def test_the_search_finds_all_automorphisms(widths):
 
 
 def test_the_search_finds_what_the_tracer_finds():
-    for network in networks(1, 2 * len(FAMILIES)):
+    for network in random_networks(1, 2 * len(FAMILIES)):
         graph = gmn.computation_graph(network.model, network.shape)
         assert (
             AutomorphismGroup(graph).order() == gmn.trace(network.model, network.example(0)).symmetry.order()

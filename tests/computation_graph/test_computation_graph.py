@@ -14,7 +14,7 @@ import graph_metanetworks as gmn
 from graph_metanetworks.computation_graph import Lifting
 from graph_metanetworks.computation_graph import build as builds
 from graph_metanetworks.computation_graph.network import edge_order
-from graph_metanetworks.theory.networks import FAMILIES, mlp_of, networks
+from graph_metanetworks.theory.networks import FAMILIES, mlp_of, random_networks
 from support.composed import Composed
 
 Linear, Conv1d, Conv2d = nn.Linear, nn.Conv1d, nn.Conv2d
@@ -124,7 +124,7 @@ def test_evaluate_equals_the_network(name):
 
 @given(st.integers(0, 10**6), st.sampled_from(sorted(FAMILIES)))
 def test_evaluate_equals_random_networks(seed, family):
-    (network,) = networks(seed, 1, family)
+    (network,) = random_networks(seed, 1, family)
     graph, x = gmn.computation_graph(network.model, network.shape), network.example(seed)
     torch.testing.assert_close(graph.evaluate(x), network.model(x), rtol=1e-12, atol=1e-12)
 
@@ -211,27 +211,27 @@ REFUSED = {
     "products of weights": (
         Composed(lambda x, a, b: x @ (a.weight * b.weight).T, *(Linear(2, 2, bias=False) for _ in range(2))),
         (1, 2),
-        "in the place of",
+        "instead of",
     ),
     "padded weights": (
         Composed(lambda x, a: x @ F.pad(a.weight, (0, 1)).T, Linear(2, 2, bias=False)),
         (1, 3),
-        "in the place of weights",
+        "instead of weights",
     ),
     "constant bias": (
         Composed(lambda x, a: F.conv1d(x, a.weight[..., None], torch.ones(2)), Linear(2, 2, bias=False)),
         (1, 2, 3),
-        "in the place of weights",
+        "instead of weights",
     ),
     "layer norm": (nn.Sequential(Linear(2, 3), nn.LayerNorm(3)), (1, 2), "native_layer_norm.*in '1'"),
     "max pool": (nn.Sequential(Conv2d(1, 1, 1), nn.MaxPool2d(2)), (1, 1, 4, 4), "max_pool2d"),
-    "gate": (Composed(lambda x, a: a(x) * a(x).sigmoid(), Linear(2, 2)), (1, 2), "in the place of"),
-    "attention": (Composed(lambda x, a: a(x) @ a(x).T, Linear(2, 2)), (1, 2), "in the place of"),
+    "gate": (Composed(lambda x, a: a(x) * a(x).sigmoid(), Linear(2, 2)), (1, 2), "instead of"),
+    "attention": (Composed(lambda x, a: a(x) @ a(x).T, Linear(2, 2)), (1, 2), "instead of"),
     "transposed": (nn.ConvTranspose1d(1, 1, 2), (1, 1, 3), "transposed"),
     "changed weight": (
         Composed(lambda x, a: x @ a.weight.relu().T, Linear(2, 2, bias=False)),
         (1, 2),
-        "in the place of neurons",
+        "instead of neurons",
     ),
     "negative bias": (Composed(lambda x, a: x @ a.weight.T - a.bias, Linear(2, 2)), (1, 2), "as a bias"),
     "constant": (
@@ -283,7 +283,7 @@ def test_unused_parameters_and_strange_results_are_refused():
 
 
 def test_large_graphs_are_refused_before_they_are_built(monkeypatch):
-    monkeypatch.setattr(builds, "Builder", lambda *_: pytest.fail("was built"))
+    monkeypatch.setattr(builds, "ComputationGraphBuilder", lambda *_: pytest.fail("was built"))
     model = nn.Sequential(Conv2d(3, 16, 3), nn.ReLU(), Conv2d(16, 16, 3))
     edges = 16 * 30 * 30 * 27 + 16 * 28 * 28 * 144
     with pytest.raises(
@@ -314,7 +314,7 @@ def test_as_network_has_the_same_edges(name):
 
 
 def test_metanetworks_run_on_computation_graphs():
-    (network,) = networks(0, 1, "residual cnn")
+    (network,) = random_networks(0, 1, "residual cnn")
     graph = gmn.computation_graph(network.model, network.shape)
     batch = gmn.collate([graph.as_network(), graph.as_network()])
     metanetwork = gmn.GraphMetanetwork(8, 2, level="edge").double()

@@ -19,7 +19,7 @@ class Residual(nn.Module):
         return x + self.branch(x)
 
 
-class DeepSets(nn.Module):
+class TinyDeepSets(nn.Module):
     """Elements are mapped alone and together with the sum of all."""
 
     def __init__(self, inputs: int, outputs: int):
@@ -202,7 +202,7 @@ TINY: dict[str, tuple[nn.Module, Tensor, int]] = {
     ),
     "rotary attention": (Rotary(), torch.randn(1, 3, 2), 2 * 2 * 24**2),
     "sets": (
-        network(DeepSets(2, 3), nn.ReLU(), DeepSets(3, 2)),
+        network(TinyDeepSets(2, 3), nn.ReLU(), TinyDeepSets(3, 2)),
         torch.randn(1, 4, 2),
         6,
     ),

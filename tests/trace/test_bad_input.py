@@ -7,6 +7,8 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.attention.flex_attention import flex_attention
+from torch.nn.utils import prune
 
 import graph_metanetworks as gmn
 from graph_metanetworks import testing
@@ -142,12 +144,50 @@ def test_script_modules() -> None:
 
 @pytest.mark.parametrize("model", [nn.ReLU(), nn.Sequential(), nn.Dropout()], ids=str)
 def test_nothing_to_trace(model: nn.Module) -> None:
-    refused(model, X, names=[type(model).__name__, "no parameters"])
+    refused(model, X, names=[type(model).__name__, "no floating-point parameters"])
 
 
 @pytest.mark.parametrize("model", [torch.relu, nn.Linear, None, {}, X], ids=lambda m: type(m).__name__)
 def test_not_a_module(model: object) -> None:
     refused(model, X, names=["nn.Module", type(model).__name__])
+
+
+def test_an_exported_module() -> None:
+    program = torch.export.export(nn.Linear(5, 3), (X,))
+    refused(program, X, names=["ExportedProgram", "Trace the original nn.Module"])
+    exported = program.module()
+    refused(exported, X, names=["torch.export", "evaluation mode", "Trace the original nn.Module"])
+    refused(nn.Sequential(nn.Identity(), exported), X, names=["'1'", "torch.export"])
+
+
+def attend(x: Tensor) -> Tensor:
+    heads = x.view(1, 2, 4, 4)  # [batch, heads, positions, channels]
+    return flex_attention(heads, heads, heads).view(4, 8)  # pyright: ignore
+
+
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+def test_a_higher_order_operator() -> None:
+    names = ["flex_attention", "'body.middle'", f"{__file__}:", "scaled_dot_product_attention", "gmn.declare"]
+    message = refused(Between(attend), X, error=gmn.UnsupportedOperation, names=names)
+    assert "meta" not in message
+
+
+def test_a_pruned_module_that_is_never_called() -> None:
+    model = nn.MultiheadAttention(8, 2)
+    prune.random_unstructured(model.out_proj, "weight", 0.5)
+    x = torch.randn(3, 1, 8)
+    remedy = "torch.nn.utils.prune.remove(model.get_submodule('out_proj'), 'weight')"
+    with pytest.raises(gmn.UnusedParameters, match="never called") as caught:
+        gmn.trace(model, x, x, x)
+    assert remedy in str(caught.value)
+    prune.remove(model.get_submodule("out_proj"), "weight")
+    testing.assert_covers(gmn.trace(model, x, x, x), model)
+
+
+def test_only_integer_parameters() -> None:
+    model = Apply(lambda x: x)
+    model.weight = nn.Parameter(torch.ones(3, dtype=torch.int8), requires_grad=False)
+    refused(model, X, names=["no floating-point parameters"])
 
 
 def test_a_lazy_module() -> None:
@@ -180,7 +220,7 @@ def test_weights_that_are_not_numbers() -> None:
         model[2].bias[0] = torch.inf
     testing.assert_round_trip(graph, model)
     testing.assert_automorphism(graph, model)
-    refused(model, X, names=["'2.weight'", "nan"])
+    refused(model, X, names=["'2.weight'", "NaN"])
 
 
 # ------------------------------------------------------------------ calls that fail

@@ -1,4 +1,4 @@
-"""From a network to its computation graph: record one forward pass, apply the rules, merge, number."""
+"""Build the computation graph of a network: record one forward pass, apply the rules, merge, number."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from graph_metanetworks.computation_graph.builder import Builder, Edges
+from graph_metanetworks.computation_graph.builder import ComputationGraphBuilder, EdgeList
 from graph_metanetworks.computation_graph.contraction import contract, renumbered
 from graph_metanetworks.computation_graph.graph import ComputationGraph
-from graph_metanetworks.computation_graph.rules import ZEROS, Call, run
+from graph_metanetworks.computation_graph.rules import ZEROS, LabelledCall, run
 from graph_metanetworks.errors import TooLarge, TraceError, UnsupportedOperation, UnusedParameters
 from graph_metanetworks.graph.parts import Parameter
 from graph_metanetworks.trace.record.checks import check
@@ -25,7 +25,7 @@ MAX_EDGES = 200_000
 def computation_graph(
     model: nn.Module, input_shape: Sequence[int], *, max_edges: int = MAX_EDGES
 ) -> ComputationGraph:
-    """The computation graph of a small feed-forward network, for inputs of one shape (its batch included).
+    """Build the computation graph of a small feed-forward network for one input shape (including the batch).
 
     >>> import graph_metanetworks as gmn
     >>> mlp = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU(), torch.nn.Linear(3, 1))
@@ -40,11 +40,11 @@ def computation_graph(
     like = next(model.parameters())
     x = torch.zeros(tuple(input_shape), dtype=like.dtype, device=like.device)
     _check_size(model, x, max_edges)
-    tape = Tape(lambda func: True, snapshot=True)  # constants as they were when they were used
+    tape = Tape(lambda func: True, snapshot=True)  # keeps constants as they were when used
     with tape.following(model, lambda *_: False):
         result = _run(model, x, WatchEscapes(tape), tape)
     parameters, tensors = _parameters(model)
-    builder = Builder(parameters)
+    builder = ComputationGraphBuilder(parameters)
     labels = {tape.ref(x).key: builder.layer("input", "input", x.shape)}
     for parameter, tensor in zip(parameters, tensors, strict=True):
         ref = tape.ref(tensor)
@@ -60,7 +60,7 @@ def computation_graph(
 
 
 def _run(model: nn.Module, x: Tensor, *modes: AbstractContextManager) -> Tensor:
-    """One forward pass under the given modes."""
+    """Run one forward pass under the given modes."""
     with untouched(model), plain_kernels(), ExitStack() as stack:
         for mode in modes:
             stack.enter_context(mode)
@@ -80,7 +80,7 @@ def _run(model: nn.Module, x: Tensor, *modes: AbstractContextManager) -> Tensor:
 
 
 def _check_size(model: nn.Module, x: Tensor, max_edges: int) -> None:
-    """Refuse a network with too many edges: it has one for each multiplication with a weight."""
+    """Refuse a network with too many edges; it has one for each multiplication with a weight."""
     counter = FlopCounterMode(display=False)
     _run(model, x, counter)
     edges = counter.get_total_flops() // 2  # a multiplication and an addition are two
@@ -106,9 +106,9 @@ def _parameters(model: nn.Module) -> tuple[list[Parameter], Sequence[Tensor]]:
     return found, tensors
 
 
-def _apply(builder: Builder, operation: Operation, labels: dict[int, Tensor]) -> None:
-    """Label the results of an operation; what has no label is a constant."""
-    call = Call(builder, operation, labels)
+def _apply(builder: ComputationGraphBuilder, operation: Operation, labels: dict[int, Tensor]) -> None:
+    """Label the results of an operation; a tensor without a label is a constant."""
+    call = LabelledCall(builder, operation, labels)
     if isinstance(operation.func, Escape):
         raise call.refuse("it hands values to Python, where they cannot be followed")
     if call.name not in ZEROS and not any(ref.key in labels for ref in operation.inputs):
@@ -125,8 +125,10 @@ def _apply(builder: Builder, operation: Operation, labels: dict[int, Tensor]) ->
             raise call.refuse("it writes neurons into a constant")
 
 
-def _finished(builder: Builder, model: nn.Module, tensors: Sequence[Tensor]) -> ComputationGraph:
-    edges = _without_repeats(builder, Edges.joined(builder.parts), type(model).__name__)
+def _finished(
+    builder: ComputationGraphBuilder, model: nn.Module, tensors: Sequence[Tensor]
+) -> ComputationGraph:
+    edges = _without_repeats(builder, EdgeList.joined(builder.parts), type(model).__name__)
     layers, edges = contract(builder.layers, edges, int(builder.constant(1.0)))
     layers, edges = renumbered(layers, edges)
     weights = torch.cat([tensor.detach().double().reshape(-1).cpu() for tensor in tensors])
@@ -144,7 +146,7 @@ def _finished(builder: Builder, model: nn.Module, tensors: Sequence[Tensor]) -> 
     )
 
 
-def _check_used(builder: Builder, edges: Edges, name: str) -> None:
+def _check_used(builder: ComputationGraphBuilder, edges: EdgeList, name: str) -> None:
     used = edges.weight[edges.weight >= 0]
     unused = []
     for parameter, start in zip(builder.parameters, builder.starts().values(), strict=True):
@@ -158,7 +160,7 @@ def _check_used(builder: Builder, edges: Edges, name: str) -> None:
 
 
 def _classes(weight: Tensor, constants: list[float], first: int) -> tuple[Tensor, Tensor]:
-    """Constants that are still used, numbered after the parameters' elements."""
+    """Number the constants that are still used after the parameters' elements."""
     used = [number for number in range(len(constants)) if bool((weight == -1 - number).any())]
     sharing = weight.clone()
     for place, number in enumerate(used):
@@ -166,8 +168,8 @@ def _classes(weight: Tensor, constants: list[float], first: int) -> tuple[Tensor
     return sharing, torch.tensor([constants[number] for number in used], dtype=torch.float64)
 
 
-def _without_repeats(builder: Builder, edges: Edges, name: str) -> Edges:
-    """At most one edge between two nodes: constants are summed, as in `x + x`; weights cannot be."""
+def _without_repeats(builder: ComputationGraphBuilder, edges: EdgeList, name: str) -> EdgeList:
+    """Keep at most one edge between two nodes: sum constants, as in `x + x`; refuse repeated weights."""
     pairs = torch.stack([edges.source, edges.target], dim=1)
     found, place, count = pairs.unique(dim=0, return_inverse=True, return_counts=True)
     repeated = count[place] > 1
@@ -183,5 +185,5 @@ def _without_repeats(builder: Builder, edges: Edges, name: str) -> Edges:
     sums = torch.zeros(len(found), dtype=torch.float64)
     sums.index_add_(0, place[repeated], values[-1 - edges.weight[repeated]])
     merged = (count > 1).nonzero()[:, 0]
-    extra = Edges(found[merged, 0], found[merged, 1], builder.constant(sums[merged]))
-    return Edges.joined([edges.kept(~repeated), extra])
+    extra = EdgeList(found[merged, 0], found[merged, 1], builder.constant(sums[merged]))
+    return EdgeList.joined([edges.kept(~repeated), extra])

@@ -1,4 +1,4 @@
-"""The three conditions of a neural DAG automorphism (appendix B.2), as they are stated."""
+"""The three conditions of a neural DAG automorphism (appendix B.2), as stated in the paper."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NAMES = ("edges", "labels", "sharing")
 
 
 class Conditions:
-    """Checks permutations of a computation graph's nodes, many at a time.
+    """Check permutations of a computation graph's nodes, many at a time.
 
     Edges: `(phi(i), phi(j))` is an edge if and only if `(i, j)` is one. It is enough that edges go to edges:
     the permutation of pairs is one to one, so no other pair can go to an edge.
@@ -44,7 +44,7 @@ class Conditions:
         return first[number]
 
     def failed(self, permutation: Tensor) -> tuple[str, ...]:
-        """The conditions that a permutation does not meet."""
+        """Return the conditions that a permutation does not meet."""
         size = self.graph.num_nodes
         if not torch.equal(permutation.sort().values, torch.arange(size)):
             raise ValueError(f"expected a permutation of range({size}), the nodes of {self.graph.name}.")
@@ -52,13 +52,13 @@ class Conditions:
         return tuple(name for name, good in zip(NAMES, met, strict=True) if not good)
 
     def met(self, permutations: Tensor) -> Tensor:
-        """Which conditions each permutation meets: edges, labels, sharing. [k, N] -> [k, 3] of bool"""
+        """Return which conditions each permutation meets: edges, labels, sharing. [k, N] -> [k, 3] of bool"""
         images = self.edge_images(permutations)
         edges = (images >= 0).all(-1)
         return torch.stack([edges, self._labels(permutations), edges & self._sharing(images)], dim=-1)
 
     def edge_images(self, permutations: Tensor) -> Tensor:
-        """The number of the edge that each edge goes to; -1 if there is none. [..., N] -> [..., E]"""
+        """Return the number of each edge's image, or -1 if there is none. [..., N] -> [..., E]"""
         graph = self.graph
         pairs = permutations[..., graph.target] * graph.num_nodes + permutations[..., graph.source]
         place = torch.searchsorted(self._pairs, pairs).clamp(max=graph.num_edges - 1)

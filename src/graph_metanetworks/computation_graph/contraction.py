@@ -1,8 +1,8 @@
-"""Merge a sum with the nonlinearity, the residual edges or the output that it is for.
+"""Merge a sum with the nonlinearity, residual edges or output that follows it.
 
-Rules give every operation nodes of its own: a linear layer, its ReLU, a residual sum. In the paper a neuron
-is a weighted sum together with its nonlinearity. So a layer of plain sums goes into the layer that comes
-next, if each of its nodes is used once, as it is, by a node of its own.
+Rules give every operation its own nodes: a linear layer, its ReLU, a residual sum. In the paper a neuron
+is a weighted sum together with its nonlinearity. So a layer of plain sums is merged into the next layer if
+each of its nodes is used exactly once, unscaled, by a different node.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from graph_metanetworks.computation_graph.builder import Edges
+from graph_metanetworks.computation_graph.builder import EdgeList
 from graph_metanetworks.computation_graph.graph import IDENTITY, Layer
 
 
-def contract(layers: list[Layer], edges: Edges, one: int) -> tuple[list[Layer], Edges]:
-    """Layers and edges after all mergers; `one` is the class of the constant 1. Node numbers stay."""
+def contract(layers: list[Layer], edges: EdgeList, one: int) -> tuple[list[Layer], EdgeList]:
+    """Merge layers as far as possible; `one` is the class of the constant 1. Node numbers stay."""
     layers = list(layers)
     while merger := _next_merger(layers, edges, one):
         layer, into = merger
@@ -27,19 +27,19 @@ def contract(layers: list[Layer], edges: Edges, one: int) -> tuple[list[Layer], 
     return layers, edges
 
 
-def renumbered(layers: list[Layer], edges: Edges) -> tuple[list[Layer], Edges]:
-    """Nodes numbered layer by layer without gaps."""
+def renumbered(layers: list[Layer], edges: EdgeList) -> tuple[list[Layer], EdgeList]:
+    """Number nodes layer by layer without gaps."""
     number = torch.full((max(layer.nodes.stop for layer in layers),), -1)
     found, start = [], 0
     for layer in layers:
         number[layer.nodes] = torch.arange(start, start + layer.size)
         found.append(replace(layer, start=start))
         start += layer.size
-    return found, Edges(number[edges.source], number[edges.target], edges.weight)
+    return found, EdgeList(number[edges.source], number[edges.target], edges.weight)
 
 
-def _next_merger(layers: list[Layer], edges: Edges, one: int) -> tuple[Layer, Layer] | None:
-    """A layer of sums, and the layer that it goes into.
+def _next_merger(layers: list[Layer], edges: EdgeList, one: int) -> tuple[Layer, Layer] | None:
+    """Return a layer of sums and the layer to merge it into.
 
     It must be the deepest of all that lead there. Parameter graphs, too, draw a residual edge from the
     shallower summand to the deeper one, and give sums of equally deep ones nodes of their own.
@@ -58,8 +58,8 @@ def _next_merger(layers: list[Layer], edges: Edges, one: int) -> tuple[Layer, La
     return None
 
 
-def _layers_before(layers: list[Layer], edges: Edges) -> list[list[int]]:
-    """For each layer the places in the list of those that edges lead from."""
+def _layers_before(layers: list[Layer], edges: EdgeList) -> list[list[int]]:
+    """Return, for each layer, the indices of the layers with edges into it."""
     place = torch.full((max(layer.nodes.stop for layer in layers),), -1)
     for number, layer in enumerate(layers):
         place[layer.nodes] = number
@@ -70,7 +70,7 @@ def _layers_before(layers: list[Layer], edges: Edges) -> list[list[int]]:
     return before
 
 
-def _feeds_only(layer: Layer, into: Layer, edges: Edges, one: int) -> bool:
+def _feeds_only(layer: Layer, into: Layer, edges: EdgeList, one: int) -> bool:
     if layer.kind != "hidden" or layer.activation != IDENTITY or layer.size != into.size or layer is into:
         return False
     out = edges.kept(_inside(edges.source, layer))
@@ -82,17 +82,17 @@ def _feeds_only(layer: Layer, into: Layer, edges: Edges, one: int) -> bool:
     )
 
 
-def _redirected(edges: Edges, layer: Layer, into: Layer) -> Edges:
-    """What led to a layer leads to the next one."""
+def _redirected(edges: EdgeList, layer: Layer, into: Layer) -> EdgeList:
+    """Redirect edges into a layer to the next one."""
     leaving = _inside(edges.source, layer)
     goes = torch.arange(max(int(edges.target.max()), layer.nodes.stop) + 1)
     goes[edges.source[leaving]] = edges.target[leaving]
     rest = edges.kept(~leaving)
-    return Edges(rest.source, goes[rest.target], rest.weight)
+    return EdgeList(rest.source, goes[rest.target], rest.weight)
 
 
-def _is_simple(edges: Edges, layer: Layer) -> bool:
-    """Whether no two edges lead from one node to the same node of a layer."""
+def _is_simple(edges: EdgeList, layer: Layer) -> bool:
+    """Return whether no two edges lead from one node to the same node of a layer."""
     own = edges.kept(_inside(edges.target, layer))
     pairs = torch.stack([own.source, own.target], dim=1)
     return len(pairs.unique(dim=0)) == len(pairs)

@@ -27,7 +27,7 @@ Kind = Literal["input", "hidden", "output", "bias"]
 
 @dataclass(frozen=True)
 class Pointwise:
-    """A nonlinearity as PyTorch was asked to compute it: an operation with its further arguments."""
+    """A nonlinearity: a PyTorch operation with its further arguments."""
 
     name: str = ""  # "" is the identity
     function: Any = None
@@ -61,12 +61,12 @@ class Layer:
         return slice(self.start, self.start + self.size)
 
     def numbered(self) -> Tensor:
-        """The numbers of its nodes in the shape of the operation's result."""
+        """Return the numbers of its nodes in the shape of the operation's result."""
         return torch.arange(self.start, self.start + self.size).view(self.shape)
 
 
 def first_elements(parameters: Sequence[Parameter]) -> dict[str, int]:
-    """The number of each parameter's first element, where all are laid end to end."""
+    """Return the number of each parameter's first element when all are laid end to end."""
     ends = accumulate(parameter.numel for parameter in parameters)
     return {parameter.name: end - parameter.numel for parameter, end in zip(parameters, ends, strict=True)}
 
@@ -121,7 +121,7 @@ class ComputationGraph:
         return self.layers[-1]
 
     def of_kind(self, *kinds: Kind) -> Tensor:
-        """Whether each node is of one of the kinds. [N]"""
+        """Return whether each node is of one of the kinds. [N]"""
         sizes = torch.tensor([layer.size for layer in self.layers])
         return torch.tensor([layer.kind in kinds for layer in self.layers]).repeat_interleave(sizes)
 
@@ -133,7 +133,7 @@ class ComputationGraph:
 
     @cached_property
     def node_activation(self) -> Tensor:
-        """A number for each node's nonlinearity, the same for nodes that have the same. [N]"""
+        """A number for each node's nonlinearity, equal for equal nonlinearities. [N]"""
         kinds = list(dict.fromkeys(layer.activation for layer in self.layers))
         return torch.tensor([kinds.index(layer.activation) for layer in self.layers])[self.node_layer]
 
@@ -155,7 +155,7 @@ class ComputationGraph:
     # -------------------------------------------------------------- the function
 
     def activations(self, x: Tensor) -> Tensor:
-        """Return the activation of each node, by the recursion of appendix B: `[*input_shape] -> [N]`."""
+        """Compute the activation of each node by the recursion of appendix B: `[*input_shape] -> [N]`."""
         if tuple(x.shape) != self.input.shape:
             raise StateDictMismatch(
                 f"the input has shape {tuple(x.shape)}, but the computation graph of {self.name} was made "
@@ -173,12 +173,12 @@ class ComputationGraph:
         return values
 
     def evaluate(self, x: Tensor) -> Tensor:
-        """The network's function, in float64."""
+        """Evaluate the network's function in float64."""
         return self.activations(x)[self.output.nodes].view(self.output.shape)
 
     @cached_property
     def _steps(self) -> list[tuple[Tensor, list[tuple[Layer, Tensor]]]]:
-        """By depth: the edges that lead there, and the nodes of each layer that lie there."""
+        """For each depth, the edges into it and the nodes of each layer at it."""
         depth, computed = self.node_depth, self.of_kind("hidden", "output")
         steps = []
         for level in range(int(depth.max()) + 1):
@@ -194,7 +194,7 @@ class ComputationGraph:
     # -------------------------------------------------------------- weights
 
     def with_weights(self, state_dict: Mapping[str, Tensor]) -> ComputationGraph:
-        """The same graph with other weights."""
+        """Return the same graph with other weights."""
         parts = []
         for parameter in self.parameters:
             value = state_dict.get(parameter.name)
@@ -208,7 +208,7 @@ class ComputationGraph:
         return replace(self, weights=torch.cat(parts))
 
     def state_dict(self) -> dict[str, Tensor]:
-        """The weights by name, in the precision of the network."""
+        """Return the weights by name, in the precision of the network."""
         values, found = self.tensors(), {}
         for parameter in self.parameters:
             value = values[parameter.name].to(parameter.dtype)
@@ -216,12 +216,12 @@ class ComputationGraph:
         return found
 
     def tensors(self) -> dict[str, Tensor]:
-        """The weights by name in float64, tied ones once."""
+        """Return the weights by name in float64, tied ones once."""
         parts = self.weights.split([parameter.numel for parameter in self.parameters])
         return {p.name: part.view(p.shape) for p, part in zip(self.parameters, parts, strict=True)}
 
     def starts(self) -> dict[str, int]:
-        """The first sharing class of each parameter."""
+        """Return the first sharing class of each parameter."""
         return first_elements(self.parameters)
 
     # -------------------------------------------------------------- automorphisms
@@ -232,20 +232,20 @@ class ComputationGraph:
         return Conditions(self)
 
     def is_automorphism(self, permutation: Tensor) -> bool:
-        """Whether a permutation (node `i` goes to `permutation[i]`) is a neural DAG automorphism."""
+        """Return whether a permutation (node `i` goes to `permutation[i]`) is a neural DAG automorphism."""
         return not self.failed_conditions(permutation)
 
     def failed_conditions(self, permutation: Tensor) -> tuple[str, ...]:
-        """Which of "edges", "labels" and "sharing" (appendix B.2) a permutation of nodes does not meet."""
+        """Return which of "edges", "labels" and "sharing" (appendix B.2) a permutation of nodes violates."""
         return self.conditions.failed(permutation)
 
     def permuted(self, permutation: Tensor) -> ComputationGraph:
-        """The network with the weights moved by an automorphism: the paper's Phi(theta)."""
+        """Return the network with its weights moved by an automorphism: the paper's Phi(theta)."""
         failed = self.failed_conditions(permutation)
         if failed:
             raise ValueError(
-                f"this permutation is no automorphism of {self.name}: it does not keep "
-                f"{' and '.join(failed)}. graph.failed_conditions says so of any permutation."
+                f"this permutation is not an automorphism of {self.name}: it does not keep "
+                f"{' and '.join(failed)}. Check permutations with graph.failed_conditions."
             )
         images = self.conditions.edge_images(permutation)
         moved = self.weights.clone()
@@ -256,7 +256,7 @@ class ComputationGraph:
     # -------------------------------------------------------------- for people and metanetworks
 
     def as_network(self) -> tuple[ParameterGraph, dict[str, Tensor]]:
-        """The graph and its weights as metanetworks take them: `gmn.collate([graph.as_network()])`."""
+        """Return the graph and its weights as metanetworks take them: `gmn.collate([graph.as_network()])`."""
         return as_network(self)
 
     def plot(self, path: str | Path) -> Path:

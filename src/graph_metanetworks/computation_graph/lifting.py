@@ -1,4 +1,4 @@
-"""From automorphisms of a parameter graph to automorphisms of the computation graph (appendix B.5).
+"""Lift automorphisms of a parameter graph to the computation graph (appendix B.5).
 
 A neuron of the computation graph lies over the node of the parameter graph that its weights lead to. A
 permutation of the parameter graph's nodes is lifted by permuting the sets of neurons that lie over them.
@@ -23,12 +23,12 @@ UNKNOWN = -1
 
 
 class NoProjection(TraceError):
-    """Neurons of the computation graph cannot be said to lie over nodes of the parameter graph."""
+    """Neurons of the computation graph do not project onto nodes of the parameter graph."""
 
 
 @dataclass(frozen=True, eq=False)
 class Lifting:
-    """Lifts permutations of a parameter graph's nodes to the computation graph of the same network."""
+    """Lift permutations of a parameter graph's nodes to the computation graph of the same network."""
 
     parameter_graph: ParameterGraph
     graph: ComputationGraph
@@ -37,8 +37,8 @@ class Lifting:
     def projection(self) -> Tensor:
         """The node of the parameter graph under each neuron. [N]
 
-        An edge with a weight says it of both its ends: the same weight lies on one edge of the parameter
-        graph. Edges with constants (pooling, residual sums) pass it on where nothing else says it. Inputs
+        An edge with a weight determines it for both ends, because the same weight lies on one edge of the
+        parameter graph. Edges with constants (pooling, residual sums) pass it on where no weight does. Inputs
         that no weight sees stay unknown; they are fixed.
         """
         under = torch.full((self.graph.num_nodes,), UNKNOWN)
@@ -56,7 +56,7 @@ class Lifting:
         return under
 
     def lift(self, nodes: Tensor) -> Tensor:
-        """A permutation of neurons from one of the parameter graph's nodes.
+        """Lift a permutation of the parameter graph's nodes to one of neurons.
 
         The neurons over a node go to those over its image, in the order in which they were computed.
         """
@@ -69,13 +69,13 @@ class Lifting:
             ]
         except KeyError:
             raise NoProjection(
-                f"unequal numbers of neurons of {self.graph.name} lie over nodes alike."
+                f"unequal numbers of neurons of {self.graph.name} lie over equivalent nodes."
             ) from None
         return torch.tensor(images)
 
     @cached_property
     def _places(self) -> Tensor:
-        """The place of each neuron among those over the same node. [N]"""
+        """The index of each neuron among those over the same node. [N]"""
         seen: Counter[int] = Counter()
         places = []
         for node in self.projection.tolist():
@@ -84,7 +84,7 @@ class Lifting:
         return torch.tensor(places)
 
     def _weighted_ends(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Neurons at the ends of weights, and the nodes at the ends of the same weights."""
+        """Yield neurons at the ends of weights, and the nodes at the ends of the same weights."""
         graph = self.graph
         for parameter in graph.parameters:
             start = graph.starts()[parameter.name]
@@ -102,7 +102,7 @@ class Lifting:
                     yield end[own], nodes[graph.sharing[own] - start]
 
     def _uses(self, parameter: Parameter) -> list[Tensor]:
-        """Source and target of each element, `[2, elements]`, for each use of a parameter."""
+        """Return source and target of each element, `[2, elements]`, for each use of a parameter."""
         uses: list[Tensor] = []
         for block in self.parameter_graph.blocks:
             if block.parameter != parameter.name or block.elements is None:
@@ -117,7 +117,7 @@ class Lifting:
         return uses
 
     def _pass_on(self, under: Tensor) -> None:
-        """Along edges with constants: a sum lies over the node that its deepest term lies over."""
+        """Project sums onto the node of their deepest term, along edges with constants."""
         graph = self.graph
         constant = graph.sharing >= graph.num_parameters
         source, target = graph.source[constant], graph.target[constant]

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from graph_metanetworks.computation_graph.graph import ComputationGraph
 
 KINDS = {"input": "input", "hidden": "neuron", "output": "output", "bias": "linear bias"}
-CONSTANTS = "constants"  # the name that constants other than 1 have among the weights
+CONSTANTS = "constants"  # name of constants other than 1 among the weights
 
 
 def as_network(graph: ComputationGraph) -> tuple[ParameterGraph, dict[str, Tensor]]:
-    """The graph and its weights in float64, ready for `gmn.collate`.
+    """Return the graph and its weights in float64, ready for `gmn.collate`.
 
     The first edge of each sharing class owns the weight; the others are aliases. Edges are in the order of
-    `edge_order`. The graph claims no symmetry: that of a computation graph is not a matter of axes.
+    `edge_order`. The graph claims no symmetry, because that of a computation graph cannot be written in axes.
     """
     weights = graph.tensors()
     parameters = [Parameter(p.name, p.shape, torch.float64) for p in graph.parameters]
@@ -41,7 +41,7 @@ def as_network(graph: ComputationGraph) -> tuple[ParameterGraph, dict[str, Tenso
 
 
 def edge_order(graph: ComputationGraph) -> Tensor:
-    """The number in the computation graph of each edge of `as_network`. [E]"""
+    """Return the number in the computation graph of each edge of `as_network`. [E]"""
     return torch.cat([edges for *_, edges in _parts(graph)])
 
 
@@ -61,7 +61,7 @@ def _groups(graph: ComputationGraph) -> tuple[NodeGroup, ...]:
 
 
 def _parts(graph: ComputationGraph) -> list[tuple[Parameter | None, bool, Tensor]]:
-    """Edges by parameter (None: constants), the owners of weights apart from aliases."""
+    """Group edges by parameter (None: constants), the owners of weights separately from aliases."""
     first = torch.zeros(graph.num_edges, dtype=torch.bool)
     first[graph.conditions.first_of_class] = True
     parts: list[tuple[Parameter | None, bool, Tensor]] = []

@@ -1,4 +1,4 @@
-"""What each operation adds to a computation graph: one short rule each, in one registry.
+"""The registry of rules: what each operation adds to a computation graph.
 
 Sizes in comments: n rows, m columns, k what is summed over.
 """
@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_map_only
 from graph_metanetworks.computation_graph.builder import (
     FIRST_ELEMENT,
     NOTHING,
-    Builder,
+    ComputationGraphBuilder,
     element_labels,
     holds_elements,
     holds_nodes,
@@ -29,7 +29,7 @@ from graph_metanetworks.trace.interpret.interpreter import where
 from graph_metanetworks.trace.interpret.registry import functional_name
 from graph_metanetworks.trace.record.tape import Operation, TensorRef, refs
 
-Rule = Callable[["Call"], "Tensor | Sequence[Tensor]"]
+Rule = Callable[["LabelledCall"], "Tensor | Sequence[Tensor]"]
 
 RULES: dict[str, Rule] = {}
 
@@ -44,11 +44,11 @@ MOVES = frozenset(
 )
 
 
-ZEROS = ("zeros", "empty")  # made from nothing; memory that is not written to is taken to be zeros
+ZEROS = ("zeros", "empty")  # factory functions; unwritten memory is assumed to be zeros
 
 
 def rule(*names: str) -> Callable[[Rule], Rule]:
-    """Say what an operation adds; an operation has one rule."""
+    """Register what an operation adds; an operation has one rule."""
     known = [name for name in names if name in RULES or name in MOVES]
     if known:
         raise ValueError(f"{', '.join(known)} already has a rule")
@@ -61,10 +61,10 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class LabelledCall:
     """One operation as its rule sees it."""
 
-    builder: Builder
+    builder: ComputationGraphBuilder
     operation: Operation
     labels: dict[int, Tensor]
 
@@ -80,7 +80,7 @@ class Call:
         raise KeyError(argument)
 
     def get(self, argument: str) -> Any:
-        """An argument that not every overload has, or None."""
+        """Return an argument that not every overload has, or None."""
         names = [declared.name for declared in self.operation.func._schema.arguments]
         return self[argument] if argument in names else None
 
@@ -89,24 +89,24 @@ class Call:
         return refs(self.operation.outputs)[0].shape
 
     def label(self, argument: str) -> Tensor | None:
-        """The label of a tensor; None for a number, a constant, or no tensor."""
+        """Return the label of a tensor; None for a number, a constant, or no tensor."""
         ref = self.get(argument)
         return self.labels.get(ref.key) if isinstance(ref, TensorRef) else None
 
     def neurons(self, label: Tensor | None) -> Tensor:
-        """A label that must be one of neurons (and zeros)."""
+        """Check that a label holds only neurons (and zeros)."""
         if label is None or holds_elements(label):
-            raise self.refuse("it is given weights or constants in the place of neurons")
+            raise self.refuse("it takes weights or constants instead of neurons")
         return label
 
     def elements(self, label: Tensor | None) -> Tensor:
-        """The elements of parameters of a label, which must have nothing else."""
+        """Return the parameter elements of a label, which must hold nothing else."""
         if label is None or bool((label > FIRST_ELEMENT).any()):
-            raise self.refuse("it is given neurons or constants in the place of weights")
+            raise self.refuse("it takes neurons or constants instead of weights")
         return element_labels(label)
 
     def layer(self, activation: Pointwise = IDENTITY) -> Tensor:
-        """New nodes for the result."""
+        """Make nodes for the result."""
         return self.builder.layer(self.operation.path or self.name, "hidden", self.shape, activation)
 
     def join(self, targets: Tensor, sources: Tensor, constant: Tensor | float = 1.0) -> None:
@@ -114,14 +114,14 @@ class Call:
 
     def refuse(self, why: str = "there is no rule for it") -> UnsupportedOperation:
         return UnsupportedOperation(
-            f"{self.operation.func}, called {where(self.operation)}, has no place in a computation graph: "
+            f"{self.operation.func}, called {where(self.operation)}, does not fit in a computation graph: "
             f"{why}. Computation graphs are for linear, convolution, bias, pooling (sum, mean), residual and "
             "pointwise layers. The parameter graph, gmn.trace(model, x), takes any network."
         )
 
 
-def run(call: Call) -> Tensor | Sequence[Tensor]:
-    """The label of the result, or one for each tensor of it."""
+def run(call: LabelledCall) -> Tensor | Sequence[Tensor]:
+    """Return the label of the result, or one for each of its tensors."""
     if call.name in MOVES:
         return _moved(call)
     if call.name in RULES:
@@ -131,7 +131,7 @@ def run(call: Call) -> Tensor | Sequence[Tensor]:
     raise call.refuse()
 
 
-def _moved(call: Call) -> Tensor | Sequence[Tensor]:
+def _moved(call: LabelledCall) -> Tensor | Sequence[Tensor]:
     if any(ref.key not in call.labels for ref in call.operation.inputs):
         raise call.refuse("it moves neurons and constants together")
     operation = call.operation
@@ -145,12 +145,12 @@ def _moved(call: Call) -> Tensor | Sequence[Tensor]:
 
 
 @rule(*ZEROS, "new_empty", "new_zeros", "empty_like", "zeros_like", "zero")
-def nothing(call: Call) -> Tensor:
+def nothing(call: LabelledCall) -> Tensor:
     return torch.full(call.shape, NOTHING)
 
 
 @rule("copy")
-def copy(call: Call) -> Tensor:
+def copy(call: LabelledCall) -> Tensor:
     label = call.label("src")
     if label is None:
         raise call.refuse("it writes constants among neurons")
@@ -158,14 +158,14 @@ def copy(call: Call) -> Tensor:
 
 
 @rule("_to_copy")
-def converted(call: Call) -> Tensor:
+def converted(call: LabelledCall) -> Tensor:
     label = call.label("self")
     assert label is not None
     return label.clone()
 
 
 @rule("constant_pad_nd")
-def padded(call: Call) -> Tensor:
+def padded(call: LabelledCall) -> Tensor:
     label = call.label("self")
     if label is None or call["value"] != 0:
         raise call.refuse("it pads with something other than 0")
@@ -176,19 +176,19 @@ def padded(call: Call) -> Tensor:
 
 
 @rule("mm", "bmm")
-def matrix_product(call: Call) -> Tensor:
+def matrix_product(call: LabelledCall) -> Tensor:
     return _product(call, call.label("self"), call.label("mat2"))
 
 
 @rule("mv")
-def matrix_vector(call: Call) -> Tensor:
+def matrix_vector(call: LabelledCall) -> Tensor:
     vector = call.label("vec")
     product = partial(_product, call, call.label("self"))
     return product(None if vector is None else vector[:, None], shape=(*call.shape, 1))
 
 
 @rule("addmm")
-def affine(call: Call) -> Tensor:
+def affine(call: LabelledCall) -> Tensor:
     if call["beta"] != 1 or call["alpha"] != 1:
         raise call.refuse("it scales its terms (alpha, beta)")
     out = _product(call, call.label("mat1"), call.label("mat2"))
@@ -197,9 +197,9 @@ def affine(call: Call) -> Tensor:
 
 
 def _product(
-    call: Call, left: Tensor | None, right: Tensor | None, shape: Sequence[int] | None = None
+    call: LabelledCall, left: Tensor | None, right: Tensor | None, shape: Sequence[int] | None = None
 ) -> Tensor:
-    """Nodes for `[n, k] @ [k, m]`, of which one factor is made of neurons and the other of weights."""
+    """Make nodes for `[n, k] @ [k, m]`, where one factor holds neurons and the other weights."""
     if left is None or right is None:
         raise call.refuse("a factor is a constant")
     neurons, weights = left[..., :, None, :], right.transpose(-1, -2)[..., None, :, :]  # [n, 1, k], [1, m, k]
@@ -212,7 +212,7 @@ def _product(
 
 
 @rule("convolution")
-def convolution(call: Call) -> Tensor:
+def convolution(call: LabelledCall) -> Tensor:
     if call["transposed"]:
         raise call.refuse("transposed convolutions are not among its layers")
     neurons, weights = call.neurons(call.label("input")), call.elements(call.label("weight"))
@@ -238,7 +238,7 @@ def windows(
     padding: Sequence[int],
     dilation: Sequence[int],
 ) -> Tensor:
-    """What a kernel sees at each place. [..., *size] -> [..., *place, *tap]"""
+    """Return what a kernel sees at each position. [..., *size] -> [..., *place, *tap]"""
     first = label.dim() - len(kernel)
     label = F.pad(label, [side for pad in reversed(padding) for side in (pad, pad)], value=NOTHING)
     for size, step, apart in zip(kernel, stride, dilation, strict=True):
@@ -252,8 +252,8 @@ def windows(
 
 
 @rule("add", "sub")
-def added(call: Call) -> Tensor:
-    """Neurons plus neurons (a residual), or plus a bias."""
+def added(call: LabelledCall) -> Tensor:
+    """Add neurons to neurons (a residual), or a bias to neurons."""
     if not isinstance(call["other"], TensorRef):
         return pointwise(call)
     sign = call["alpha"] * (1 if call.name == "add" else -1)
@@ -263,8 +263,8 @@ def added(call: Call) -> Tensor:
     return out
 
 
-def _add(call: Call, out: Tensor, term: Tensor | None, sign: float = 1) -> None:
-    """One more term in the sums of some nodes: neurons, or a parameter as their bias."""
+def _add(call: LabelledCall, out: Tensor, term: Tensor | None, sign: float = 1) -> None:
+    """Add one more term to the sums of some nodes: neurons, or a parameter as their bias."""
     if term is None or (holds_elements(term) and sign != 1):
         raise call.refuse("only neurons can be added, and parameters as a bias")
     if holds_elements(term):
@@ -274,8 +274,8 @@ def _add(call: Call, out: Tensor, term: Tensor | None, sign: float = 1) -> None:
 
 
 @rule("mul", "div")
-def scaled(call: Call) -> Tensor:
-    """Neurons times a constant, or each times a weight of its own."""
+def scaled(call: LabelledCall) -> Tensor:
+    """Multiply neurons by a constant, or each by its own weight."""
     first, second, other = call.label("self"), call.label("other"), call["other"]
     if call.name == "mul" and first is not None and second is not None:
         neurons, weights = (first, second) if holds_nodes(first) else (second, first)
@@ -292,14 +292,14 @@ def scaled(call: Call) -> Tensor:
 
 
 @rule("neg")
-def negated(call: Call) -> Tensor:
+def negated(call: LabelledCall) -> Tensor:
     neurons, out = call.neurons(call.label("self")), call.layer()
     call.join(out, neurons, -1)
     return out
 
 
 @rule("sum", "mean")
-def pooled(call: Call) -> Tensor:
+def pooled(call: LabelledCall) -> Tensor:
     label = call.neurons(call.label("self"))
     dims = call.get("dim") or list(range(label.dim()))
     dims = sorted(dim % label.dim() for dim in dims)
@@ -312,7 +312,7 @@ def pooled(call: Call) -> Tensor:
 
 
 @rule("avg_pool2d", "avg_pool3d")
-def average_pooled(call: Call) -> Tensor:
+def average_pooled(call: LabelledCall) -> Tensor:
     label, dims = call.neurons(call.label("self")), 2 if call.name == "avg_pool2d" else 3
     kernel, stride, padding = (_each(call[key], dims) for key in ("kernel_size", "stride", "padding"))
     if call["ceil_mode"] or (any(padding) and not call["count_include_pad"]):
@@ -330,8 +330,8 @@ def _each(value: Sequence[int], dims: int) -> list[int]:
 # ------------------------------------------------------------------ nonlinearities
 
 
-def pointwise(call: Call) -> Tensor:
-    """A nonlinearity of one tensor."""
+def pointwise(call: LabelledCall) -> Tensor:
+    """Apply a nonlinearity to one tensor."""
     label = call.neurons(call.label("self"))
     if len(call.operation.inputs) > 1:
         raise call.refuse("it combines tensors in a way that is neither a sum nor a product with weights")
@@ -340,7 +340,7 @@ def pointwise(call: Call) -> Tensor:
     rest = tuple(call.operation.args[1:])
     activation = Pointwise(call.name, function, rest, tuple(sorted(call.operation.kwargs.items())))
     if bool((label == NOTHING).any()) and float(activation(torch.zeros(()))) != 0:
-        raise call.refuse("it makes something of zeros that no neuron stands for (padding)")
+        raise call.refuse("it maps zeros without a neuron (padding) to something else")
     out = call.layer(activation)
     call.join(out, label)
     return torch.where(label == NOTHING, NOTHING, out)

@@ -1,6 +1,6 @@
 """All automorphisms of a computation graph, by exact search: refine colours, fix a node, try its images.
 
-The search knows nothing of layers, channels or the tracer's symmetry. It is what those are compared with.
+The search knows nothing of layers, channels or the tracer's symmetry, which are checked against it.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ class AutomorphismGroup:
     graph: ComputationGraph
 
     def sample(self, generator: torch.Generator | None = None) -> Tensor:
-        """A uniformly random automorphism: node `i` goes to `result[i]`.
+        """Draw a uniformly random automorphism: node `i` goes to `result[i]`.
 
-        Uniform, because each fixed node goes to any of its possible images with equal probability.
+        It is uniform because each fixed node goes to any of its possible images with equal probability.
         """
         return next(self._extensions(self._start, self._start, generator))
 
     def order(self) -> int:
-        """The number of automorphisms: the product of orbits along a chain of fixed nodes."""
+        """Return the number of automorphisms: the product of orbits along a chain of fixed nodes."""
         return prod(self._orbits())
 
     def _orbits(self) -> Iterator[int]:
@@ -66,7 +66,7 @@ class AutomorphismGroup:
     def _extensions(
         self, before: Colours, after: Colours, generator: torch.Generator | None
     ) -> Iterator[Tensor]:
-        """Automorphisms that map each colour of `before` to the same colour of `after`."""
+        """Yield automorphisms that map each colour of `before` to the same colour of `after`."""
         node = _first_unsettled(before)
         if node is None:
             found = np.empty(len(before), dtype=np.int64)
@@ -89,13 +89,13 @@ class AutomorphismGroup:
 
     @cached_property
     def _classes(self) -> Colours:
-        """First colours of sharing classes: a colour of its own for each constant."""
+        """First colours of sharing classes: a separate colour for each constant."""
         count = self.graph.num_parameters + len(self.graph.constants)
         return np.maximum(np.arange(count) - self.graph.num_parameters + 1, 0)
 
     @cached_property
     def _start(self) -> Colours:
-        """Inputs, outputs and bias nodes each have a colour of their own; others that of their function."""
+        """First colours of nodes: unique for inputs, outputs and bias nodes, else one per nonlinearity."""
         graph = self.graph
         fixed = graph.of_kind("input", "output", "bias").numpy()
         first = np.where(fixed, np.arange(graph.num_nodes), -1 - graph.node_activation.numpy())
@@ -105,7 +105,7 @@ class AutomorphismGroup:
     def _refined_pair(
         self, before: Colours, after: Colours, node: int, image: int
     ) -> tuple[Colours, Colours] | None:
-        """Colours after fixing that `node` goes to `image`; None if they show that it cannot."""
+        """Return the colours after fixing that `node` goes to `image`; None if they show that it cannot."""
         pair = [before.copy(), after.copy()]
         pair[0][node] = pair[1][image] = before.max() + 1
         first, second = self._refined(pair)
@@ -145,7 +145,7 @@ class AutomorphismGroup:
 
 
 def _first_unsettled(colours: Colours) -> int | None:
-    """A node of the smallest colour that several nodes have."""
+    """Return a node of the rarest colour that several nodes share."""
     _, place, counts = np.unique(colours, return_inverse=True, return_counts=True)
     several = np.where(counts > 1, counts, len(colours) + 1)
     smallest = int(several.argmin())
@@ -153,7 +153,7 @@ def _first_unsettled(colours: Colours) -> int | None:
 
 
 def _renamed(hashes: list[NDArray]) -> list[Colours]:
-    """Small numbers instead of hashes, the same in all lists."""
+    """Replace hashes by small numbers, consistently across the lists."""
     _, names = np.unique(np.concatenate(hashes), return_inverse=True)
     return list(np.split(names, np.cumsum([len(own) for own in hashes])[:-1]))
 
@@ -169,7 +169,7 @@ def _summed(values: NDArray, places: NDArray, size: int) -> NDArray:
 
 
 def _hash(colours: NDArray) -> NDArray[np.uint64]:
-    """Well mixed 64 bits of each number (the finaliser of splitmix64)."""
+    """Mix each number to 64 bits (the finaliser of splitmix64)."""
     x = colours.astype(np.uint64) + _MIX
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

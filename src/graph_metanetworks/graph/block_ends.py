@@ -1,4 +1,4 @@
-"""Which node groups an edge block joins."""
+"""Look up the node groups that an edge block joins."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class BlockEnds:
         return [self.groups[i] for i in np.unique(self._numbers(block.target))]
 
     def pairs(self, block: EdgeBlock) -> list[tuple[NodeGroup, NodeGroup]]:
-        """The pairs of groups that an edge of the block really joins, in order of source and target."""
+        """Return the pairs of groups that an edge of the block joins, in order of source and target."""
         sources, targets = self.sources(block), self.targets(block)
         if len(sources) == 1 or len(targets) == 1:
             return [(source, target) for source in sources for target in targets]
@@ -54,5 +54,5 @@ class BlockEnds:
         return np.repeat(np.arange(len(sizes)), sizes)
 
     def _numbers(self, nodes: Tensor) -> NDArray[np.int64]:
-        """The number of the group of each node."""
+        """Return the number of the group of each node."""
         return self._group_of_node[nodes.numpy()]

@@ -1,4 +1,4 @@
-"""A parameter graph as plain data, for other programs."""
+"""Describe a parameter graph as plain data, for other programs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from graph_metanetworks.graph.parameter_graph import ParameterGraph
 
 
 def describe(graph: ParameterGraph) -> dict[str, Any]:
-    """Groups, blocks, parameters, counts and symmetry in lists and dicts that `json.dumps` takes.
+    """Return groups, blocks, parameters, counts and symmetry as lists and dicts for `json.dumps`.
 
     Blocks and free axes refer to node groups by their number.
 
@@ -61,5 +61,6 @@ def describe(graph: ParameterGraph) -> dict[str, Any]:
             ],
         },
         "ignored": sorted(graph.ignored),
+        "unseen": sorted(graph.unseen),
         "notes": list(graph.notes),
     }

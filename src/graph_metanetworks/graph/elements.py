@@ -1,4 +1,4 @@
-"""Which elements of a parameter lie on the edges of a block."""
+"""The elements of a parameter that lie on the edges of a block."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Elements:
 
     @staticmethod
     def all_of(shape: tuple[int, ...]) -> Elements:
-        """Every element in its natural order, seen with the given shape."""
+        """Return every element in its natural order, viewed with the given shape."""
         return Elements(shape, 0, contiguous_strides(shape))
 
     def span(self) -> tuple[int, int] | None:
-        """The range of elements `(start, stop)` if these are all elements of a range, each once."""
+        """Return the range `(start, stop)` if the elements are exactly those of a range, each once."""
         if self.listed is not None:
             return None
         step = 1
@@ -39,7 +39,7 @@ class Elements:
         return self.offset, self.offset + step
 
     def index(self) -> Tensor:
-        """Position in the flattened parameter of each element of the block."""
+        """Return the position in the flattened parameter of each element of the block."""
         if self.listed is not None:
             return self.listed
         index = torch.full((), self.offset, dtype=torch.int64, device="cpu")
@@ -49,17 +49,17 @@ class Elements:
         return index.expand(self.shape)
 
     def read(self, flat: Tensor) -> Tensor:
-        """Values on the edges, `[n, ...] -> [edges, ...]`, from the flattened parameter."""
+        """Gather values on the edges from the flattened parameter. `[n, ...] -> [edges, ...]`"""
         return self.view(flat).reshape(-1, *flat.shape[1:])
 
     def view(self, flat: Tensor) -> Tensor:
-        """The same in the block's shape, `[n, ...] -> [*shape, ...]`; not copied where strides allow."""
+        """Like `read`, in the block's shape, a view where strides allow. `[n, ...] -> [*shape, ...]`"""
         if self.listed is not None:
             return flat[self.listed.to(flat.device)]
         return self._strided(flat.contiguous())
 
     def write(self, flat: Tensor, values: Tensor) -> None:
-        """The inverse of `read`, in place on a contiguous `flat`."""
+        """Scatter values back in place into a contiguous `flat`; the inverse of `read`."""
         if self.listed is not None:
             flat[self.listed.reshape(-1).to(flat.device)] = values
             return

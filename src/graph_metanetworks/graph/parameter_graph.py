@@ -1,4 +1,4 @@
-"""The parameter graph: the one data structure. Structure only; weights stay in state dicts."""
+"""The parameter graph: structure only; weights stay in state dicts."""
 
 from __future__ import annotations
 
@@ -52,6 +52,7 @@ class ParameterGraph:
     parameters: tuple[Parameter, ...]
     symmetry: Symmetry
     ignored: frozenset[str] = frozenset()  # state dict entries without edges: counters, unused buffers
+    unseen: frozenset[str] = frozenset()  # those on which the output may depend: integer weights, masks
     notes: tuple[str, ...] = ()  # what the tracer could not understand and therefore pinned
     node_head: Tensor | None = None  # [N] head of each attention node (-1: none), with heads="index"
     name: str = field(default="network")
@@ -66,7 +67,7 @@ class ParameterGraph:
 
     @property
     def num_edges(self) -> int:
-        """Edges of all blocks, structural ones and aliases included."""
+        """Edges of all blocks, including structural ones and aliases."""
         return sum(block.num_edges for block in self.blocks)
 
     @property
@@ -91,7 +92,9 @@ class ParameterGraph:
     # -------------------------------------------------------------- values
 
     def edge_values(self, *state_dicts: Mapping[str, Tensor]) -> Tensor:
-        """One value per edge, `[E]`; several state dicts (weights, gradients, ...) give `[E, channels]`.
+        """Return one value per edge, `[E]`.
+
+        Several state dicts (weights, gradients, ...) give `[E, channels]`.
 
         Entries may carry one trailing channel dimension, as `state_dict` returns them for `[E, channels]`.
         """
@@ -115,9 +118,9 @@ class ParameterGraph:
         return edges
 
     def state_dict(self, edge_values: Tensor, like: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
-        """Weights from edges: the inverse of `edge_values`, bit for bit.
+        """Return the weights on edges as a state dict; the inverse of `edge_values`, bit for bit.
 
-        Integer counters and unused buffers lie on no edge; they are copied from `like` if it is given.
+        Entries that lie on no edge (integers, unused buffers) are copied from `like` if it is given.
         """
         if edge_values.dim() not in (1, 2) or edge_values.shape[0] != self.num_edges:
             raise StateDictMismatch(
@@ -142,7 +145,7 @@ class ParameterGraph:
         return result | kept
 
     def checked(self, state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The entries that lie on edges, after checking that they fit."""
+        """Check that a state dict fits; return the entries that lie on edges."""
         if not isinstance(state_dict, Mapping):
             raise StateDictMismatch(
                 f"expected a state dict, not {type(state_dict).__name__}; pass model.state_dict()."
@@ -155,7 +158,7 @@ class ParameterGraph:
                 f"the state dict does not belong to this graph of {self.name}"
                 + (f"; missing: {', '.join(missing[:8])}" if missing else "")
                 + (f"; not in the graph: {', '.join(extra[:8])}" if extra else "")
-                + ". Pass the state dict of the traced architecture, or trace this network anew."
+                + ". Pass the state dict of the traced architecture, or trace this network again."
             )
         values: dict[str, Tensor] = {}
         channels: torch.Size | None = None
@@ -172,7 +175,7 @@ class ParameterGraph:
             if not fits or own != channels or len(own) > 1:
                 raise StateDictMismatch(
                     f"'{parameter.name}' has shape {tuple(value.shape)}, but the graph of "
-                    f"{self.name} was traced with {parameter.shape}. Trace this network anew, or "
+                    f"{self.name} was traced with {parameter.shape}. Trace this network again, or "
                     "pass weights of the traced shape (with one trailing channel dimension on all)."
                 )
             values[parameter.name] = value
@@ -182,9 +185,9 @@ class ParameterGraph:
 
     @cached_property
     def scaling(self) -> Scaling:
-        """Scales and signs of hidden units that leave the function unchanged; found on request."""
+        """Scales and signs of hidden units that leave the function unchanged; computed on first use."""
         if self.recording is None:
-            raise TraceError("this graph was made without a network: trace one to find its scales.")
+            raise TraceError("this graph was not traced from a network. Trace one to find its scales.")
         return self.recording.scaling()
 
     # -------------------------------------------------------------- features of nodes
@@ -227,8 +230,8 @@ class ParameterGraph:
     def node_index(self) -> Tensor:
         """Index of input, output, vocabulary and place nodes within their group; -1 where nodes are permuted.
 
-        Of hidden nodes that are permuted along one axis only (heads, but not the rotary dimensions within a
-        head) it is the index along the other axes. [N]
+        For hidden nodes that are permuted along one axis only (heads, but not the rotary dimensions within a
+        head), it is the index along the other axes. [N]
         """
         return torch.cat([group_index(group) for group in self.groups])
 
@@ -236,7 +239,7 @@ class ParameterGraph:
 
     @property
     def edge_index(self) -> Tensor:
-        """The explicit edge list, made on request. [2, E]"""
+        """The explicit edge list, computed on every access. [2, E]"""
         index = torch.empty((2, self.num_edges), dtype=torch.int64, device="cpu")
         for block, where in zip(self.blocks, self.edge_slices, strict=True):
             index[0, where] = block.source.expand(block.shape).reshape(-1)
@@ -270,7 +273,7 @@ class ParameterGraph:
         return self._along_blocks("target", self.node_activation)
 
     def _along_blocks(self, end: str, feature: Tensor) -> Tensor:
-        """A node feature read at the given end of every edge."""
+        """Read a node feature at the given end of every edge."""
         values = torch.empty(self.num_edges, dtype=torch.int64, device="cpu")
         for block, where in zip(self.blocks, self.edge_slices, strict=True):
             values[where] = feature[getattr(block, end)].expand(block.shape).reshape(-1)
@@ -279,7 +282,7 @@ class ParameterGraph:
     # -------------------------------------------------------------- for people and other libraries
 
     def to_pyg(self, *state_dicts: Mapping[str, Tensor]) -> Data:
-        """A `torch_geometric.data.Data` with the weights of the given state dicts on its edges."""
+        """Return a `torch_geometric.data.Data` with the weights of the given state dicts on its edges."""
         with optional_imports():  # it imports torch_geometric
             from graph_metanetworks.graph.pyg import to_pyg
         return to_pyg(self, *state_dicts)
@@ -292,7 +295,7 @@ class ParameterGraph:
         return plot(self, path, **options)
 
     def summary(self) -> str:
-        """Node groups, edge blocks, kinds and symmetry as a table."""
+        """Return node groups, edge blocks, kinds and symmetry as text tables."""
         return summary(self)
 
     def __repr__(self) -> str:

@@ -23,8 +23,8 @@ class NodeGroup:
     start: int
     depth: int  # longest path from an input
     activation: str = ""  # nonlinearity applied to these neurons
-    indexed: bool = False  # input, output, vocabulary and place nodes are told apart by their index
-    # sizes of the axes along which nodes lie; True: not permuted
+    indexed: bool = False  # input, output, vocabulary and position nodes have an index
+    # size of each axis along which nodes lie, and whether it is pinned
     axes: tuple[tuple[int, bool], ...] = field(default=(), repr=False)
 
     @property
@@ -48,7 +48,7 @@ class EdgeBlock:
     parameter: str | None = None
     is_owner: bool = True
     elements: Elements | None = None
-    positions: tuple[int, ...] = ()  # dimensions of `shape` that tell parallel edges or grid sites apart
+    positions: tuple[int, ...] = ()  # dimensions of `shape` that distinguish parallel edges or grid sites
     path: str = ""  # the module that uses the parameter
 
     @property
@@ -73,7 +73,7 @@ class Parameter:
 
 
 def group_index(group: NodeGroup) -> Tensor:
-    """The `node_index` of the nodes of one group. [size]"""
+    """Return the `node_index` of the nodes of one group. [size]"""
     if group.indexed:
         return torch.arange(group.size, device="cpu")
     if not any(fixed for _, fixed in group.axes):
@@ -86,12 +86,12 @@ def group_index(group: NodeGroup) -> Tensor:
 
 
 def block_position(block: EdgeBlock) -> Tensor:
-    """Positions of a block's edges, `[edges, 3]`: the last dimension of the kernel in the last column."""
+    """Return positions of a block's edges, `[edges, 3]`: the last kernel dimension in the last column."""
     return compact_position(block).expand(*block.shape, MAX_POSITIONS).reshape(-1, MAX_POSITIONS)
 
 
 def compact_position(block: EdgeBlock) -> Tensor:
-    """The same with size 1 along dimensions that do not tell positions, `[..., 3]`."""
+    """Like `block_position`, with size 1 along dimensions that are not positions, `[..., 3]`."""
     dims = list(block.positions)
     lengths = [block.shape[dim] for dim in dims]
     grids = []

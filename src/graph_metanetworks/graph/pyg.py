@@ -1,4 +1,4 @@
-"""Parameter graphs as `torch_geometric` data, and back."""
+"""Convert parameter graphs to `torch_geometric` data and back."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ParameterData(Data):
 
 
 def to_pyg(graph: ParameterGraph, *state_dicts: Mapping[str, Tensor]) -> ParameterData:
-    """One network as a `torch_geometric.data.Data`: each state dict is a channel of `edge_attr`.
+    """Convert one network to a `torch_geometric.data.Data`; each state dict is a channel of `edge_attr`.
 
     >>> import torch, graph_metanetworks as gmn
     >>> model = torch.nn.Linear(3, 2)
@@ -33,7 +33,7 @@ def to_pyg(graph: ParameterGraph, *state_dicts: Mapping[str, Tensor]) -> Paramet
     >>> [data.edge_kinds[kind] for kind in data.edge_kind.unique()]
     ['linear bias', 'linear weight']
 
-    The integers of `node_kind`, `edge_kind` and `..._activation` count this graph's own lists `node_kinds`,
+    The integers of `node_kind`, `edge_kind` and `..._activation` index this graph's own lists `node_kinds`,
     `edge_kinds` and `activations`, so batch only graphs of one architecture, or translate them first.
     """
     values = _channels(graph, state_dicts)
@@ -62,7 +62,7 @@ def to_pyg(graph: ParameterGraph, *state_dicts: Mapping[str, Tensor]) -> Paramet
 def from_pyg(
     graph: ParameterGraph, data: Data, like: Mapping[str, Tensor] | None = None
 ) -> dict[str, Tensor]:
-    """The state dict that lies on `data.edge_attr`; several channels become a trailing dimension.
+    """Return the state dict on `data.edge_attr`; several channels become a trailing dimension.
 
     >>> import torch, graph_metanetworks as gmn
     >>> from graph_metanetworks.graph.pyg import from_pyg
@@ -84,7 +84,7 @@ def from_pyg(
 
 
 def _channels(graph: ParameterGraph, state_dicts: tuple[Mapping[str, Tensor], ...]) -> Tensor:
-    """Edge values as a matrix, `[E, C]`; without a state dict, `[E, 0]`."""
+    """Return edge values as a matrix, `[E, C]`; without a state dict, `[E, 0]`."""
     if not state_dicts:
         return torch.empty(graph.num_edges, 0, device="cpu")
     return graph.edge_values(*state_dicts).reshape(graph.num_edges, -1)

@@ -1,4 +1,4 @@
-"""What is in a parameter graph, for people: the text of `graph.summary()` and its HTML in notebooks."""
+"""Summarise a parameter graph: the text of `graph.summary()` and its HTML in notebooks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LISTED_AXES = 8
 
 
 def summary(graph: ParameterGraph, max_rows: int = 40) -> str:
-    """Node groups, edge blocks, kinds and symmetry as tables of at most `max_rows` rows.
+    """Return node groups, edge blocks, kinds and symmetry as tables of at most `max_rows` rows.
 
     >>> import torch, graph_metanetworks as gmn
     >>> print(summary(gmn.trace(torch.nn.Linear(3, 2), torch.randn(1, 3))))    # doctest: +ELLIPSIS
@@ -42,7 +42,7 @@ def summary(graph: ParameterGraph, max_rows: int = 40) -> str:
 
 
 def summary_html(graph: ParameterGraph, max_rows: int = 40) -> str:
-    """The same as HTML, with each table folded behind its title."""
+    """Return the summary as HTML, with each table folded behind its title."""
     header = "<br>".join(map(escape, _header(graph).splitlines()))
     tables = "".join(table.html(max_rows) for table in _tables(graph))
     notes = "".join(f"<p>{escape(note)}</p>" for note in _notes(graph))
@@ -50,12 +50,12 @@ def summary_html(graph: ParameterGraph, max_rows: int = 40) -> str:
 
 
 def group_name(graph: ParameterGraph, group: NodeGroup) -> str:
-    """The module path of a group; the root module goes by its class."""
+    """Return the module path of a group; the root module goes by its class."""
     return group.name or graph.name
 
 
 def block_value(block: EdgeBlock) -> str:
-    """Where the values on a block's edges come from."""
+    """Return where the values on a block's edges come from."""
     if block.parameter is None:
         return "structural"
     return "owner" if block.is_owner else "alias"
@@ -104,7 +104,7 @@ def _tables(graph: ParameterGraph) -> Iterator[Table]:
 
 
 def _labels(graph: ParameterGraph) -> dict[NodeGroup, str]:
-    """A name for each group, with its kind where a module has several."""
+    """Name each group, with its kind where a module has several."""
     count = Counter(group.name for group in graph.groups if group.size > 1)
     return {
         group: f"{group_name(graph, group)} {group.kind}"
@@ -133,7 +133,7 @@ def _kinds(title: str, unit: str, counted: Iterable[tuple[str, int]]) -> Table:
 
 
 def _free_axes(graph: ParameterGraph) -> Table:
-    """The axes that add most to the group's order, and the groups whose neurons they permute."""
+    """Tabulate the axes that contribute most to the order, and the groups whose neurons they permute."""
     axes = graph.symmetry.factors
     rows = [
         (
@@ -156,7 +156,13 @@ def _notes(graph: ParameterGraph) -> Iterator[str]:
     tied = [" = ".join((parameter.name, *parameter.tied)) for parameter in graph.parameters if parameter.tied]
     if tied:
         yield f"Tied: {listed(tied)}."
-    if graph.ignored:
-        yield f"On no edge, because the function does not depend on it: {listed(sorted(graph.ignored))}."
+    if graph.unseen:
+        yield (
+            "On no edge, because they are not floating-point parameters or buffers, although the output may "
+            f"depend on them: {listed(sorted(graph.unseen))}. Symmetries hold them fixed."
+        )
+    unused = graph.ignored - graph.unseen
+    if unused:
+        yield f"On no edge, because the output does not depend on them: {listed(sorted(unused))}."
     for note in graph.notes:
         yield f"Pinned: {note}"

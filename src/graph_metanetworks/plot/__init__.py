@@ -55,7 +55,7 @@ def plot(
 
 
 def level_of_detail(graph: ParameterGraph) -> Detail:
-    """The finest level at which a picture of the graph is readable."""
+    """Return the finest level at which a picture of the graph is readable."""
     if graph.num_nodes <= MAX_NODES and graph.num_edges <= MAX_EDGES:
         return "neurons"
     return "groups" if sum(group.size > 1 for group in graph.groups) <= MAX_GROUPS else "layers"

@@ -18,7 +18,7 @@ LARGEST = 30_000  # pixels of a side of a png
 
 
 class Canvas:
-    """A drawing of the given size in inches, with room for a title above and a margin around."""
+    """A drawing of the given size in inches, with space for a title above and a margin around."""
 
     def __init__(self, width: float, height: float):
         self.width, self.height = width + 2 * MARGIN, height + 2 * MARGIN + TITLE
@@ -35,12 +35,12 @@ class Canvas:
         self.axes.text(0, top - 0.48, counts, size=8, color=GREY, va="top")
 
     def text(self, x: float, y: float, text: str, **style: Any) -> None:
-        # a $ in a name would start mathematics
+        # a $ in a name would start math mode
         self.axes.text(x, y, text, parse_math=False, **style)
 
     def save(self, path: Path) -> Path:
         dpi = min(200, LARGEST / max(self.width, self.height))
-        # text stays text; no date and fixed ids, so that a picture made twice is the same file
+        # text stays text; without a date and random ids, the file is reproducible
         dated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
         with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": path.stem}):
             self.figure.savefig(path, dpi=dpi, metadata=dated.get(path.suffix.lower()))

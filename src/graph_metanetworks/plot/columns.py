@@ -1,4 +1,4 @@
-"""Where the boxes of an outline stand: in columns by longest path, wrapped to rows like text."""
+"""Arrange the boxes of an outline in columns by longest path, wrapped to rows like text."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ SWEEPS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class BoxPosition:
     row: int
     column: int
     slot: float  # vertical position in boxes: 0 is the middle of the row
 
 
-def arrange(outline: Outline) -> list[Place]:
-    """A place for each box."""
+def arrange(outline: Outline) -> list[BoxPosition]:
+    """Return a position for each box."""
     columns = _columns(outline)
     stacks: dict[int, list[int]] = defaultdict(list)
     for box, column in enumerate(columns):
@@ -28,11 +28,11 @@ def arrange(outline: Outline) -> list[Place]:
     slot = _order(outline, columns, stacks)
     row_of = _rows(outline, columns)
     start = {row: min(c for c in stacks if row_of[c] == row) for row in set(row_of.values())}
-    return [Place(row_of[c], c - start[row_of[c]], slot[box]) for box, c in enumerate(columns)]
+    return [BoxPosition(row_of[c], c - start[row_of[c]], slot[box]) for box, c in enumerate(columns)]
 
 
 def _columns(outline: Outline) -> list[int]:
-    """Longest path from the left; a box that nothing feeds stands next to what it feeds."""
+    """Assign columns by longest path from the left; a box that nothing feeds stands next to its target."""
     # boxes are ordered by depth, so an arrow to an earlier box closes a cycle and does not count
     forward = [(arrow.source, arrow.target) for arrow in outline.arrows if arrow.source < arrow.target]
     column = [0] * len(outline.boxes)
@@ -50,7 +50,7 @@ def _columns(outline: Outline) -> list[int]:
 
 
 def _order(outline: Outline, columns: list[int], stacks: dict[int, list[int]]) -> dict[int, float]:
-    """Sort each column by the mean height of the neighbours, to and fro, so that few arrows cross."""
+    """Sort each column by the mean height of its neighbours, in sweeps, so that few arrows cross."""
     neighbours: dict[int, list[int]] = defaultdict(list)
     for arrow in outline.arrows:
         if columns[arrow.source] != columns[arrow.target]:
@@ -70,12 +70,12 @@ def _order(outline: Outline, columns: list[int], stacks: dict[int, list[int]]) -
 
 
 def _spread(stack: list[int]) -> list[float]:
-    """Places from the top down, around the middle."""
+    """Return slots from the top down, centred on the middle."""
     return [(len(stack) - 1) / 2 - index for index in range(len(stack))]
 
 
 def _rows(outline: Outline, columns: list[int]) -> dict[int, int]:
-    """The row of each column: rows of about equal length that break where few arrows cross."""
+    """Return the row of each column: rows of about equal length that break where few arrows cross."""
     total = max(columns) + 1
     crossing = [
         sum(columns[a.source] < cut <= columns[a.target] for a in outline.arrows) for cut in range(total)

@@ -30,7 +30,7 @@ def draw_computation(graph: ComputationGraph, path: str | Path) -> Path:
     path = check_suffix(path)
     if graph.num_edges > MAX_EDGES:
         raise ValueError(
-            f"{graph!r} has more than {MAX_EDGES:,} edges, which no picture shows. Draw the parameter graph, "
+            f"{graph!r} has more than {MAX_EDGES:,} edges, too many for a picture. Draw the parameter graph, "
             "gmn.trace(model, x).plot(path)."
         )
     columns = _columns(graph)
@@ -61,7 +61,7 @@ def _counts(graph: ComputationGraph) -> str:
 
 
 def _columns(graph: ComputationGraph) -> list[list[Layer]]:
-    """Layers by depth; a bias node stands in the column before the neurons that it is for."""
+    """Group layers by depth; a bias node stands in the column before its neurons."""
     columns: dict[int, list[Layer]] = {}
     for layer in sorted(graph.layers, key=lambda layer: layer.kind == "bias"):
         depth = int(graph.node_depth[layer.nodes].max())
@@ -77,7 +77,7 @@ def _height(column: list[Layer]) -> float:
 
 
 def _colour(number: int, count: int) -> str:
-    """One colour for each weight: distinct ones if there are few, all hues if there are many."""
+    """Return one colour for each weight: distinct ones if there are few, all hues if there are many."""
     if count <= len(WEIGHTS):
         return WEIGHTS[number]
     return to_hex(hls_to_rgb(number / count, 0.5, 0.65))

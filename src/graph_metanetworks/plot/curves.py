@@ -11,7 +11,7 @@ SPREAD, WIDEST = 0.07, 0.4  # inches between parallel edges, and from the first 
 
 
 def rank_parallel(source: NDArray[np.int64], target: NDArray[np.int64]) -> NDArray[np.float64]:
-    """How far each edge is bent: edges that join the same two nodes get distinct values around 0.
+    """Return how far each edge is bent: edges that join the same two nodes get distinct values around 0.
 
     >>> rank_parallel(np.array([0, 0, 0, 1]), np.array([2, 2, 2, 2])).round(2).tolist()
     [-0.07, 0.0, 0.07, 0.0]
@@ -30,7 +30,7 @@ def rank_parallel(source: NDArray[np.int64], target: NDArray[np.int64]) -> NDArr
 def control_points(
     start: Points, end: Points, bend: NDArray[np.float64], pitch: float, centre: float
 ) -> Points:
-    """The middle point of a quadratic curve for each edge, bent sideways by `bend`.
+    """Return the middle point of a quadratic curve for each edge, bent sideways by `bend`.
 
     Edges that skip columns swing around what lies between, on the side where most of them are; an edge inside
     a column swings out to its right.
@@ -48,7 +48,7 @@ def control_points(
 
 
 def curves(start: Points, middle: Points, end: Points) -> Path:
-    """All curves as one path, which keeps vector files small."""
+    """Join all curves into one path, which keeps vector files small."""
     straight = np.abs(middle - (start + end) / 2).max(axis=1) < 1e-9
     pieces = [_one(*points) for points in zip(start, middle, end, straight, strict=True)]
     return Path.make_compound_path(*pieces)

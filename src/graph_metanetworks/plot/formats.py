@@ -14,7 +14,5 @@ class UnknownSuffix(ValueError):
 def check_suffix(path: str | Path) -> Path:
     path = Path(path)
     if path.suffix.lower() not in SUFFIXES:
-        raise UnknownSuffix(
-            f"cannot draw to '{path}': the name must end in {', '.join(SUFFIXES)}, which says what to write."
-        )
+        raise UnknownSuffix(f"cannot draw to '{path}': the file name must end in {', '.join(SUFFIXES)}.")
     return path

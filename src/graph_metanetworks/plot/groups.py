@@ -87,7 +87,7 @@ def _draw_box(canvas: Canvas, graph: ParameterGraph, box: Box, x: float, y: floa
 
 
 def _split(name: str) -> tuple[str, str]:
-    """A module path as its beginning and its end; numbers alone are no good end.
+    """Split a module path into its beginning and its end; numbers alone make a poor end.
 
     >>> _split("layer.0.attention.self.query"), _split("features.3.0")
     (('layer.0.attention.self', 'query'), ('', 'features.3.0'))

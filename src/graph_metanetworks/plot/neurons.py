@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from graph_metanetworks.graph.parts import NodeGroup
 
 TALLEST = 7.0  # inches of the fullest column
-LABEL, BELOW = 0.24, 0.1  # room above a group for its name, and above the nodes of biases and the like
+LABEL, BELOW = 0.24, 0.1  # space above a group for its name, and above the nodes of biases and the like
 WIDEST = 11.0
 
 
@@ -57,7 +57,7 @@ def draw_neurons(graph: ParameterGraph, weights: Mapping[str, Tensor] | None = N
 
 
 def counts(graph: ParameterGraph) -> str:
-    """The line under the title."""
+    """Return the line under the title."""
     nodes, edges = f"{graph.num_nodes:,} nodes", f"{graph.num_edges:,} edges"
     return f"{nodes} · {edges} · {graph.num_parameters:,} parameters · {_symmetries(graph)}"
 
@@ -71,7 +71,7 @@ def _symmetries(graph: ParameterGraph) -> str:
 
 
 def _columns(graph: ParameterGraph, own: frozenset[NodeGroup]) -> list[list[NodeGroup]]:
-    """Groups by depth; the nodes of biases, scales and the like stand under the neurons."""
+    """Group by depth; the nodes of biases, scales and the like stand under the neurons."""
     columns: dict[int, list[NodeGroup]] = defaultdict(list)
     for group in sorted(graph.groups, key=lambda group: (group in own, group.start)):
         columns[group.depth].append(group)
@@ -79,7 +79,7 @@ def _columns(graph: ParameterGraph, own: frozenset[NodeGroup]) -> list[list[Node
 
 
 def _spacing(columns: list[list[NodeGroup]]) -> float:
-    """Inches between neurons, so that the fullest column is not too tall."""
+    """Return inches between neurons, such that the fullest column is not too tall."""
     fullest = max(sum(group.size for group in column) for column in columns)
     return min(0.27, max(0.08, TALLEST / fullest))
 
@@ -89,7 +89,7 @@ def _height(column: list[NodeGroup], own: frozenset[NodeGroup], spacing: float) 
 
 
 def _above(column: list[NodeGroup], group: NodeGroup, own: frozenset[NodeGroup]) -> float:
-    """Room above a group in its column."""
+    """Return the space above a group in its column."""
     if group not in own:
         return LABEL
     first = next(other for other in column if other in own)

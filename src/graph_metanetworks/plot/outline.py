@@ -39,7 +39,7 @@ class Outline:
 
 
 def outline(graph: ParameterGraph, *, fold: bool) -> Outline:
-    """Boxes in order of depth. With `fold`, layers that repeat are one layer."""
+    """Return boxes in order of depth. With `fold`, layers that repeat are one layer."""
     ends = graph.block_ends
     first = fold_repeats(graph) if fold else {group: group for group in graph.groups}
     joined = [(block, *pair) for block in graph.blocks for pair in ends.pairs(block)]
@@ -59,7 +59,7 @@ def outline(graph: ParameterGraph, *, fold: bool) -> Outline:
 
 
 def _feeds(ends: BlockEnds, pairs: Iterable[tuple[NodeGroup, NodeGroup]]) -> dict[NodeGroup, NodeGroup]:
-    """The group that each parameter's own node feeds, where it is only one."""
+    """Return the group that each parameter's own node feeds, where there is only one."""
     targets: dict[NodeGroup, set[NodeGroup]] = defaultdict(set)
     for source, target in pairs:
         if source in ends.parameter_nodes:
@@ -70,7 +70,7 @@ def _feeds(ends: BlockEnds, pairs: Iterable[tuple[NodeGroup, NodeGroup]]) -> dic
 def _dots(
     feeds: Mapping[NodeGroup, NodeGroup], first: Mapping[NodeGroup, NodeGroup]
 ) -> dict[NodeGroup, Counter[str]]:
-    """Kinds of the nodes that feed a box; of a layer that repeats, as many as any copy has."""
+    """Return the kinds of the nodes that feed a box; for a layer that repeats, as many as any copy has."""
     kinds: dict[NodeGroup, Counter[str]] = defaultdict(Counter)
     for node, target in feeds.items():
         kinds[target][node.kind] += 1

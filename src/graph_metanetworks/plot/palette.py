@@ -64,7 +64,7 @@ def edge_colour(kind: str) -> str:
 
 
 def tint(colour: str, strength: float) -> tuple[float, float, float]:
-    """The colour mixed with white: strength 1 is the colour itself, 0 is white."""
+    """Mix the colour with white: strength 1 is the colour itself, 0 is white."""
     red, green, blue = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
     return 1 - strength * (1 - red), 1 - strength * (1 - green), 1 - strength * (1 - blue)
 

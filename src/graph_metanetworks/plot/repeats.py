@@ -16,7 +16,7 @@ Parts = tuple[str, ...]  # of a module path
 
 
 def fold_repeats(graph: ParameterGraph) -> dict[NodeGroup, NodeGroup]:
-    """For each group the same group in the first of a run of equal layers, or the group itself.
+    """Map each group to the same group in the first of a run of equal layers, or to itself.
 
     >>> import torch, graph_metanetworks as gmn
     >>> model = torch.nn.Sequential(*(torch.nn.Linear(n, 4, bias=False) for n in (2, 4, 4, 4)))
@@ -45,14 +45,14 @@ def _parts(name: str) -> Parts:
 
 
 def _prefixes(names: Iterable[str]) -> list[Parts]:
-    """Everything that stands before a number in some name, the shortest first."""
+    """Return everything that precedes a number in some name, the shortest first."""
     paths = {_parts(name) for name in names}
     found = {path[:i] for path in paths for i, part in enumerate(path) if part.isdigit()}
     return sorted(found, key=lambda prefix: (len(prefix), prefix))
 
 
 def _number(name: str, prefix: Parts) -> int | None:
-    """The number that follows the prefix."""
+    """Return the number that follows the prefix."""
     parts = _parts(name)
     if len(parts) > len(prefix) and parts[: len(prefix)] == prefix and parts[len(prefix)].isdigit():
         return int(parts[len(prefix)])
@@ -69,7 +69,7 @@ def _by_number(groups: Iterable[NodeGroup], prefix: Parts) -> dict[int, list[Nod
 
 
 def _inside(graph: ParameterGraph, prefix: Parts) -> dict[int, list[tuple]]:
-    """Name, kind and shape of the parameters in each layer: 1 x 1 and 3 x 3 convolutions are not equal."""
+    """Return name, kind and shape of each layer's parameters: a 1 x 1 convolution is not a 3 x 3 one."""
     found: dict[int, list[tuple]] = defaultdict(list)
     for block in graph.blocks:
         number = _number(block.parameter or "", prefix)

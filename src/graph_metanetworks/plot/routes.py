@@ -1,4 +1,4 @@
-"""How arrows run between boxes: straight across a gap, or along the channel above a row of boxes."""
+"""Route arrows between boxes: straight across a gap, or along the channel above a row of boxes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from matplotlib.path import Path
 
-from graph_metanetworks.plot.columns import Place
+from graph_metanetworks.plot.columns import BoxPosition
 from graph_metanetworks.plot.outline import Arrow
 
 BOX, TALL, GAP = 1.36, 0.66, 0.5  # inches: width and height of a box, width of the gap between columns
@@ -16,7 +16,7 @@ STACK = TALL + 0.2  # from one box to the next in a column
 LANE = 0.085  # between parallel lines in a channel
 PORT = 0.1  # between arrows that leave or enter the same side of a box
 CORNER = 0.06  # radius
-SIDE = 0.45  # room left and right of all boxes for arrows that do not go straight
+SIDE = 0.45  # space left and right of all boxes for arrows that do not go straight
 
 Point = tuple[float, float]
 
@@ -40,7 +40,7 @@ class Lanes:
 class Router:
     """Positions in inches: the origin is the upper left corner, y points up (so boxes have y < 0)."""
 
-    def __init__(self, places: Sequence[Place], arrows: Sequence[Arrow]):
+    def __init__(self, places: Sequence[BoxPosition], arrows: Sequence[Arrow]):
         self.places, self.arrows = places, arrows
         self.rows = 1 + max(place.row for place in places)
         self.half = [max(abs(p.slot) for p in places if p.row == row) for row in range(self.rows)]
@@ -61,7 +61,7 @@ class Router:
         return -self._row_bottom(self.rows - 1) + 0.1
 
     def box(self, number: int) -> Point:
-        """The centre of a box."""
+        """Return the centre of a box."""
         place = self.places[number]
         return self.side + place.column * (BOX + GAP) + BOX / 2, self.middle[place.row] + place.slot * STACK
 
@@ -84,7 +84,7 @@ class Router:
         return source.row == target.row and target.column == source.column + 1
 
     def _channel(self, arrow: Arrow) -> int:
-        """Channel `r` lies above row `r`."""
+        """Return the number of an arrow's channel; channel `r` lies above row `r`."""
         source, target = self.places[arrow.source], self.places[arrow.target]
         return source.row + 1 if target.row > source.row else source.row
 
@@ -111,7 +111,7 @@ class Router:
         return self._row_bottom(channel - 1) - 0.06 if channel else 0.0
 
     def _ports(self) -> dict[tuple[int, str], float]:
-        """Height of each arrow's ends within the side of its box, in the order of the boxes they go to."""
+        """Return the height of each arrow's ends on its box, in the order of the boxes at the other end."""
         sides: dict[tuple[int, str], list[int]] = defaultdict(list)
         for number, arrow in enumerate(self.arrows):
             sides[arrow.source, "out"].append(number)
@@ -150,7 +150,7 @@ def _swing(start: Point, end: Point) -> Path:
 
 
 def _rounded(points: Sequence[Point]) -> Path:
-    """A line with right angles and rounded corners."""
+    """Return a line with right angles and rounded corners."""
     vertices, codes = [points[0]], [Path.MOVETO]
     for before, corner, after in zip(points, points[1:], points[2:], strict=False):
         vertices += [_towards(corner, before), corner, _towards(corner, after)]

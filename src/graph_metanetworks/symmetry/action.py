@@ -14,7 +14,7 @@ Tables = Mapping[Axis, Tensor]
 
 
 def images(tables: Tables, dims: Sequence[Dim]) -> list[Tensor]:
-    """For each dimension of a tensor the image of each index, broadcastable to the tensor's shape."""
+    """Return the image of each index, for each dimension of a tensor; broadcastable to its shape."""
     axes = [leaves(dim) for dim in dims]
     flat = [axis for dim in axes for axis in dim]
     found = _clusters(tables, flat)
@@ -29,7 +29,7 @@ def images(tables: Tables, dims: Sequence[Dim]) -> list[Tensor]:
 
 
 def _clusters(tables: Tables, flat: Dim) -> dict[int, Tensor]:
-    """Images of the axes by position, computed per set of axes that depend on one another."""
+    """Compute images of the axes by position, separately for each set of axes that depend on one another."""
     found = {}
     for cluster in _connected(flat):
         inner = _axis_images(tables, [flat[i] for i in cluster])
@@ -90,7 +90,7 @@ def _cat_broadcast(parts: list[Tensor], dim: int) -> Tensor:
 
 
 def _connected(flat: Dim) -> list[list[int]]:
-    """Positions of axes grouped so that an axis lies with everything it depends on."""
+    """Group positions of axes such that an axis is grouped with everything it depends on."""
     group = list(range(len(flat)))
 
     def join(i: int, j: int) -> None:

@@ -46,16 +46,16 @@ def align(
 ) -> Alignment:
     """Permute `other` so that its weights are as close to `reference` as can be found.
 
-    Coordinate descent on the distance of all weights: along one factor of the symmetry group after the other
-    the best permutation is found by linear assignment, heads together with what lies within them. It starts
-    from a guess that works inwards from what is fixed, or from `other` as it is if that is closer. A permuted
-    copy of the reference is recognised and undone exactly. The result is never further away than `other`, and
-    the same for the same seed.
+    This is coordinate descent on the distance of all weights: the best permutation of each factor of the
+    symmetry group is found by linear assignment, heads together with their dimensions. It starts from a guess
+    that works inwards from what is fixed, or from `other` itself if that is closer. A permuted copy of the
+    reference is recognised and undone exactly. The result is never further away than `other`, and is
+    deterministic for a given seed.
 
     Args:
-        seed: of the order in which factors are visited.
-        sweeps: the most passes over all factors; it stops sooner when none improves.
-        progress: show a bar if standard output is a terminal.
+        seed: determines the order in which factors are visited.
+        sweeps: maximum number of passes over all factors; stops earlier when none improves.
+        progress: whether to show a bar if standard output is a terminal.
 
     >>> import torch, graph_metanetworks as gmn
     >>> model = torch.nn.Sequential(torch.nn.Linear(2, 9), torch.nn.ReLU(), torch.nn.Linear(9, 1))
@@ -73,16 +73,16 @@ def align(
     aligned = found.apply(other)
     names = [parameter.name for parameter in graph.parameters]
     before, after = (sqrt(sum(_squared(reference[n], own[n]) for n in names)) for own in (other, aligned))
-    if after > before:  # gains are sums of rounded numbers
+    if after > before:  # gains are rounded, so they may be wrong in the last digits
         return Alignment(dict(other), graph.symmetry.identity(), before, before)
     return Alignment(aligned, found, before, after)
 
 
 def interpolate(first: Mapping[str, Tensor], second: Mapping[str, Tensor], t: float) -> dict[str, Tensor]:
-    """The weights at `t` on the line from the first network (0) to the second (1).
+    """Return the weights at `t` on the line from the first network (0) to the second (1).
 
-    Integers, such as counters of batches, are those of the first. Running statistics are interpolated too; a
-    network with batch norm works better if they are estimated anew.
+    Integers, such as batch counters, are copied from the first. Running statistics are interpolated too; a
+    network with batch norm works better if they are re-estimated.
 
     >>> interpolate({"w": torch.zeros(2)}, {"w": torch.ones(2)}, 0.25)
     {'w': tensor([0.2500, 0.2500])}
@@ -106,7 +106,7 @@ def _squared(first: Tensor, second: Tensor) -> float:
 def _copied(
     symmetry: Symmetry, reference: Mapping[str, Tensor], other: Mapping[str, Tensor]
 ) -> Automorphism | None:
-    """The automorphism from a permuted copy of the reference, if it is one."""
+    """Return the automorphism from a permuted copy of the reference, or None if it is not one."""
     ours, theirs = (canonical_automorphism(symmetry, weights) for weights in (reference, other))
     found = ~ours @ theirs
     undone = found.apply(other)
@@ -167,7 +167,7 @@ class Descent:
     def inwards(self) -> Iterator[int]:
         """Match what touches fixed axes first, then what touches that, by weights whose other ends are known.
 
-        A sweep from a random start is misled by all that is still in disorder; this is not.
+        A sweep from a random start is misled by axes that are not aligned yet; this is not.
         """
         known: set[Axis] = set()
         waiting = list(self.trees)
@@ -208,7 +208,7 @@ class Descent:
         return False
 
     def _views(self, tree: Tree) -> Iterator[list[Pair]]:
-        """What to match: everything; and if an axis meets itself in a tensor, all but those tensors."""
+        """Yield what to match: everything; and if an axis occurs twice in a tensor, all but those tensors."""
         pairs = list(self.pairs(tree))
         yield pairs
         once = [pair for pair in pairs if all(len(pair[0].places(axis)) < 2 for axis in tree.axes)]
@@ -233,7 +233,7 @@ class Descent:
         return float((self._reference[name] * value).sum(dtype=torch.float64))
 
     def pairs(self, tree: Tree, known: Collection[Axis] | None = None) -> Iterator[Pair]:
-        """Pieces of both networks along a tree; with `known`, only those whose other axes are known."""
+        """Yield pieces of both networks along a tree; with `known`, only those whose other axes are known."""
         axes = set(tree.axes)
         for name in self._touched[tree]:
             dims = self._dims[name]

@@ -1,4 +1,4 @@
-"""One element of the symmetry group: a permutation of nodes, and of all that lies on edges."""
+"""One element of the symmetry group: a permutation of nodes and of everything on edges."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from torch import Tensor
 from graph_metanetworks.errors import StateDictMismatch
 from graph_metanetworks.symmetry.action import Tables, images
 from graph_metanetworks.symmetry.axes import Dim, is_pinned, ordered_parents, size
+from graph_metanetworks.symmetry.edges import edge_permutation
 
 if TYPE_CHECKING:
     from graph_metanetworks.symmetry.group import Symmetry
@@ -50,7 +51,7 @@ class Automorphism:
         return self.inverse()
 
     def inverse(self) -> Automorphism:
-        """The automorphism that undoes this one."""
+        """Return the automorphism that undoes this one."""
         tables = {}
         for axis, table in self.tables.items():
             where = self.images([[parent] for parent in ordered_parents(axis)] + [[axis]])
@@ -86,22 +87,20 @@ class Automorphism:
     @cached_property
     def edges(self) -> Tensor:
         """The permutation of edges: edge `i` goes to `edges[i]`; made on request, like `edge_index`. [E]"""
-        from graph_metanetworks.symmetry.edges import edge_permutation
-
         return edge_permutation(self)
 
     def apply_nodes(self, values: Tensor) -> Tensor:
-        """Values on nodes, `[N, ...]`, moved along."""
+        """Move values on nodes, `[N, ...]`."""
         return _moved(values, self.nodes, "node")
 
     def apply_edges(self, values: Tensor) -> Tensor:
-        """Values on edges, `[E, ...]`, moved along: weights, or states that are no weights."""
+        """Move values on edges, `[E, ...]`: weights or hidden states."""
         return _moved(values, self.edges, "edge")
 
     # -------------------------------------------------------------- weights
 
     def apply(self, state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The state dict of the permuted network, which computes the same function."""
+        """Return the state dict of the permuted network, which computes the same function."""
         missing = [name for name in self.symmetry.parameters if name not in state_dict]
         if missing:
             raise StateDictMismatch(
@@ -111,12 +110,12 @@ class Automorphism:
         return self._permuted(state_dict)
 
     def apply_gradients(self, gradients: Mapping[str, Tensor | None]) -> dict[str, Tensor | None]:
-        """The gradients of the permuted network, by name of the parameter; any may be missing or None."""
+        """Permute gradients, given by parameter name; any may be missing or None."""
         given = {name: gradient for name, gradient in gradients.items() if gradient is not None}
         return {**gradients, **self._permuted(given)}
 
     def apply_optimizer(self, state: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-        """The `state_dict()` of an optimiser, moved along with the weights.
+        """Permute the `state_dict()` of an optimiser along with the weights.
 
         `names` are those of the optimiser's parameters in order, `[n for n, _ in model.named_parameters()]`
         for `SGD(model.parameters())`.
@@ -155,7 +154,7 @@ class Automorphism:
         }
 
     def permute(self, value: Tensor, dims: Sequence[Dim]) -> Tensor:
-        """A tensor whose element at `k` moves to the image of `k`."""
+        """Move the element at index `k` of a tensor to the image of `k`."""
         if all(is_pinned(dim) for dim in dims):
             return value.clone()
         found = self.images(dims)
@@ -173,7 +172,7 @@ class Automorphism:
         return permuted
 
     def images(self, dims: Sequence[Dim]) -> list[Tensor]:
-        """For each dimension the image of each index, broadcastable to the tensor's shape."""
+        """Return, for each dimension, the image of each index, broadcastable to the tensor's shape."""
         return images(self.tables, dims)
 
 

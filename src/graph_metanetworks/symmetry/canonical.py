@@ -2,10 +2,10 @@
 
 Every neuron gets a colour, a 64-bit number computed from the weights around it in a way that does not depend
 on the order of neurons: sums, modulo 2^64, of hashes of weights and of the colours at their other ends.
-Rounds are repeated until no more neurons can be told apart. Sorting by colour is the canonical order.
+Rounds are repeated until no more neurons can be distinguished. Sorting by colour is the canonical order.
 
-Neurons of equal colour are mostly equal: twins, with the same weights everywhere, in any order. Others are
-told apart one at a time and the rounds repeated.
+Neurons of equal colour are mostly twins, with the same weights everywhere, whose order does not matter.
+Others are individualised one at a time and the rounds repeated.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ Colours = dict[Axis, NDArray[np.uint64]]  # [*sizes of the axes it depends on, s
 
 
 def canonicalize(graph: ParameterGraph, state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The representative of a network's orbit: bit for bit the same for every permuted copy.
+    """Return the representative of a network's orbit, bit for bit the same for every permuted copy.
 
-    Neurons with equal weights everywhere are interchangeable and do no harm. Weights so regular that colours
-    cannot tell different neurons apart (matrices of zeros and ones, such as those of regular graphs) may have
-    several representatives; trained or randomly initialised weights have one.
+    Neurons with equal weights everywhere are interchangeable, so their order does not matter. Weights so
+    regular that colours cannot distinguish different neurons (matrices of zeros and ones, such as those of
+    regular graphs) may have several representatives; trained or randomly initialised weights have one.
 
     >>> import torch, graph_metanetworks as gmn
     >>> model = torch.nn.Sequential(torch.nn.Linear(2, 9), torch.nn.ReLU(), torch.nn.Linear(9, 1))
@@ -49,7 +49,7 @@ def canonicalize(graph: ParameterGraph, state_dict: Mapping[str, Tensor]) -> dic
 
 
 def canonical_automorphism(symmetry: Symmetry, state_dict: Mapping[str, Tensor]) -> Automorphism:
-    """The automorphism that takes a network to the representative of its orbit."""
+    """Return the automorphism that takes a network to the representative of its orbit."""
     colours = _refined(symmetry, state_dict, {axis: _start(axis) for axis in symmetry.variables})
     while (axis := next((axis for axis in colours if _ties(colours[axis]).any()), None)) is not None:
         if not _order_twins(symmetry, state_dict, colours, axis):
@@ -73,7 +73,7 @@ def _ranks(colours: NDArray[np.uint64]) -> Tensor:
 
 
 def _refined(symmetry: Symmetry, state_dict: Mapping[str, Tensor], colours: Colours) -> Colours:
-    """Rounds until no more neurons are told apart."""
+    """Refine colours until no more neurons can be distinguished."""
     distinct = -1
     while (found := _distinct(colours)) > distinct and any(_ties(own).any() for own in colours.values()):
         distinct = found
@@ -86,7 +86,7 @@ def _distinct(colours: Colours) -> int:
 
 
 def _ties(colours: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    """Which neurons share their colour with another of the same head."""
+    """Return which neurons share their colour with another of the same head."""
     ordered = np.sort(colours, axis=-1)
     repeated = ordered[..., 1:][ordered[..., 1:] == ordered[..., :-1]]
     return np.isin(colours, repeated) if repeated.size else np.zeros(colours.shape, dtype=bool)
@@ -115,7 +115,7 @@ def _numbered_pieces(symmetry: Symmetry, state_dict: Mapping[str, Tensor]) -> It
 
 
 def _elements(piece: Piece, number: int) -> NDArray[np.uint64]:
-    """A hash of each element by its bits."""
+    """Hash each element by its bits."""
     value = piece.value.contiguous()
     sizes = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
     bits = value.view(sizes[value.element_size()]).to(torch.int64).numpy().view(np.uint64)
@@ -127,7 +127,7 @@ def _coordinate(axis: Axis, colours: Colours) -> NDArray[np.uint64]:
 
 
 def _along(piece: Piece, place: int, values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Values of an axis, and of those it depends on, laid out to be broadcast over the piece."""
+    """Lay out values of an axis, and of those it depends on, for broadcasting over the piece."""
     axis = piece.axes[place]
     where = [*(piece.outer(axis) if is_free(axis) else []), place]
     shape = [1] * len(piece.axes)
@@ -137,7 +137,7 @@ def _along(piece: Piece, place: int, values: NDArray[np.uint64]) -> NDArray[np.u
 
 
 def _sum_to(piece: Piece, place: int, values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Sum over all dimensions but that of an axis and of those it depends on."""
+    """Sum over all dimensions except that of an axis and those of the axes it depends on."""
     where = [*piece.outer(piece.axes[place]), place]
     others = tuple(dim for dim in range(len(piece.axes)) if dim not in where)
     order = np.argsort(np.argsort(where))
@@ -145,7 +145,7 @@ def _sum_to(piece: Piece, place: int, values: NDArray[np.uint64]) -> NDArray[np.
 
 
 def mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The finaliser of SplitMix64: a bijection of 64-bit numbers that looks random."""
+    """Apply the finaliser of SplitMix64: a bijection of 64-bit numbers that looks random."""
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return values ^ (values >> np.uint64(31))
@@ -159,7 +159,7 @@ def _salt(number: int, place: int) -> np.uint64:
 
 
 def _order_twins(symmetry: Symmetry, state_dict: Mapping[str, Tensor], colours: Colours, axis: Axis) -> bool:
-    """Number twins along an axis, in any order; say whether there were any."""
+    """Number twins along an axis in any order; return whether there were any."""
     slices = np.zeros_like(colours[axis])
     for number, piece in _numbered_pieces(symmetry, state_dict):
         places = piece.places(axis)
@@ -182,7 +182,7 @@ def _order_twins(symmetry: Symmetry, state_dict: Mapping[str, Tensor], colours: 
 
 
 def _occurrence(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """How many equal values stand before each in its row."""
+    """Count the equal values that precede each value in its row."""
     order = np.argsort(values, axis=-1, kind="stable")
     ordered = np.take_along_axis(values, order, axis=-1)
     place = np.broadcast_to(np.arange(values.shape[-1]), values.shape)
@@ -195,7 +195,7 @@ def _occurrence(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def _single_out(colours: NDArray[np.uint64]) -> None:
-    """Give one neuron of the first tied colour a colour of its own, in place."""
+    """Give one neuron of the first tied colour a new colour, in place."""
     tied = _ties(colours)
     first = colours[tied].min()
     where = np.argwhere(tied & (colours == first))[0]

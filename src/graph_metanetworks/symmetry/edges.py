@@ -1,4 +1,4 @@
-"""Permutations of nodes as permutations of edges."""
+"""Extend permutations of nodes to edges."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ STRUCTURAL = -1  # the element of an edge without a weight
 
 
 @dataclass(frozen=True)
-class _Edges:
+class _ExchangeableEdges:
     """Edges that may be exchanged; element numbers count through all parameters."""
 
-    number: NDArray[np.int64]  # place in the edge order
+    number: NDArray[np.int64]  # index in the edge order
     source: NDArray[np.int64]
     target: NDArray[np.int64]
     position: NDArray[np.float32]  # [edges, 3]
     element: NDArray[np.int64]
 
     def order(self, nodes: NDArray[np.int64], elements: NDArray[np.int64] | None) -> NDArray[np.int64]:
-        """The edges sorted by what identifies them, after moving nodes and, if given, elements."""
+        """Sort the edges by what identifies them, after moving nodes and, if given, elements."""
         element = self.element if elements is None else np.where(self.element < 0, -1, elements[self.element])
         return np.lexsort((element, *self.position.T, nodes[self.target], nodes[self.source]))
 
     def ends(self, order: NDArray[np.int64], nodes: NDArray[np.int64]) -> NDArray:
-        """Sources, targets and positions in the given order."""
+        """Return sources, targets and positions in the given order."""
         columns = (nodes[self.source[order]], nodes[self.target[order]], *self.position[order].T)
         return np.stack(columns)
 
 
 def edge_permutation(automorphism: Automorphism) -> Tensor:
-    """Where each edge goes: between the images of its ends, to the edge that carries its element. [E]"""
+    """Return where each edge goes: between the images of its ends, carrying its element along. [E]"""
     symmetry = automorphism.symmetry
     nodes, elements = automorphism.nodes.numpy(), _moved_elements(automorphism)
     still = np.arange(symmetry.num_nodes)
@@ -84,7 +84,7 @@ def _node_features(symmetry: Symmetry) -> list[tuple]:
 
 
 def _moved_elements(automorphism: Automorphism) -> NDArray[np.int64]:
-    """The image of every element of every parameter."""
+    """Return the image of every element of every parameter."""
     parts, start = [], 0
     for dims in automorphism.symmetry.parameters.values():
         shape = [size(dim) for dim in dims]
@@ -97,8 +97,8 @@ def _moved_elements(automorphism: Automorphism) -> NDArray[np.int64]:
     return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
 
 
-def _exchangeable(symmetry: Symmetry, *, by_parameter: bool) -> Iterable[_Edges]:
-    """Edges of one kind; of one parameter too, if elements move within their parameter."""
+def _exchangeable(symmetry: Symmetry, *, by_parameter: bool) -> Iterable[_ExchangeableEdges]:
+    """Return edges by kind, and by parameter too if elements move only within their parameter."""
     first = {}
     start = 0
     for name, dims in symmetry.parameters.items():
@@ -112,7 +112,7 @@ def _exchangeable(symmetry: Symmetry, *, by_parameter: bool) -> Iterable[_Edges]
     return [_collected(blocks, first) for blocks in found.values()]
 
 
-def _collected(blocks: Sequence[tuple[int, EdgeBlock]], first: dict[str, int]) -> _Edges:
+def _collected(blocks: Sequence[tuple[int, EdgeBlock]], first: dict[str, int]) -> _ExchangeableEdges:
     def flat(end: Tensor, block: EdgeBlock) -> NDArray[np.int64]:
         return end.expand(block.shape).reshape(-1).numpy()
 
@@ -121,7 +121,7 @@ def _collected(blocks: Sequence[tuple[int, EdgeBlock]], first: dict[str, int]) -
             return np.full(block.num_edges, STRUCTURAL)
         return block.elements.index().reshape(-1).numpy() + first[block.parameter]
 
-    return _Edges(
+    return _ExchangeableEdges(
         np.concatenate([np.arange(start, start + block.num_edges) for start, block in blocks]),
         np.concatenate([flat(block.source, block) for _, block in blocks]),
         np.concatenate([flat(block.target, block) for _, block in blocks]),

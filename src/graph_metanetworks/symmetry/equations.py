@@ -1,7 +1,7 @@
 """Linear equations between unknown scales: sums of signed unknowns that must be zero.
 
 Unknowns are numbered from 1. An equation is a row of signed numbers: `[3, -5]` says x3 = x5. Scales are real
-numbers (their logarithms are added); signs are the same modulo 2, where x and -x are one.
+numbers (their logarithms are added); signs are solved modulo 2, where x and -x are equal.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class Solution:
         return cast(tuple[int, int], self.matrix.shape)[1]
 
     def values(self, chosen: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The value of every unknown. [free] -> [unknowns + 1]"""
+        """Return the value of every unknown. [free] -> [unknowns + 1]"""
         values = self.matrix @ chosen
         return values if self.modulo is None else values % self.modulo
 
 
 def solve(unknowns: int, equations: list[Rows], *, modulo: int | None = None) -> Solution:
-    """Eliminate unknowns: equal ones by connected components, the few sums that remain one by one.
+    """Eliminate unknowns: equal ones by connected components, the few remaining sums one by one.
 
     >>> solution = solve(3, [np.array([[1, -2]]), np.array([[3, 0]])])       # x1 = x2, x3 = 0
     >>> solution.values(np.array([0.5])).tolist()
@@ -57,7 +57,7 @@ def solve(unknowns: int, equations: list[Rows], *, modulo: int | None = None) ->
 
 
 def _matrix(representative: NDArray[np.int64], sums: dict[int, Terms]) -> csr_array:
-    """Each unknown by the free ones: plus or minus a representative, which may be a sum of others."""
+    """Express each unknown by the free ones: plus or minus a representative, which may be a sum of others."""
     count = len(representative)
     roots = np.unique(np.abs(representative))
     free = [root for root in roots.tolist() if root and root not in sums]
@@ -79,7 +79,7 @@ def _stacked(equations: list[Rows]) -> Rows:
 
 
 def _reduced(rows: Rows, representative: NDArray[np.int64], modulo: int | None) -> Rows:
-    """Rows in terms of representatives, without terms that cancel, without repetitions and empty rows."""
+    """Rewrite rows in terms of representatives; drop terms that cancel, duplicates and empty rows."""
     rows = np.sign(rows) * representative[np.abs(rows)]
     if modulo == 2:
         rows = np.abs(rows)
@@ -96,7 +96,7 @@ def _reduced(rows: Rows, representative: NDArray[np.int64], modulo: int | None) 
 
 
 def _merged(representative: NDArray[np.int64], rows: Rows, modulo: int | None) -> NDArray[np.int64]:
-    """Unknowns that are equal, opposite or zero, as connected components of +x and -x for each x."""
+    """Merge unknowns that are equal, opposite or zero, as connected components of +x and -x for each x."""
     count = len(representative)
     order = np.argsort(np.abs(rows), axis=1)[:, -2:]
     first, second = (
@@ -104,7 +104,7 @@ def _merged(representative: NDArray[np.int64], rows: Rows, modulo: int | None) -
     )
     everything = np.arange(count)
     joined = [(_node(first, count), _node(-second, count)), (_node(-first, count), _node(second, count))]
-    if modulo == 2:  # x and -x are one, so that only what is joined to 0 is zero
+    if modulo == 2:  # x and -x are equal, so only what is joined to 0 is zero
         joined.append((everything, everything + count))
     source, target = (np.concatenate(ends) for ends in zip(*joined, strict=True))
     graph = coo_array((np.ones(len(source)), (source, target)), shape=(2 * count, 2 * count))
@@ -119,18 +119,18 @@ def _merged(representative: NDArray[np.int64], rows: Rows, modulo: int | None) -
 
 
 def _node(signed: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """The vertex of x, or of -x; 0 is its own negative."""
+    """Return the vertex of x, or of -x; 0 is its own negative."""
     return np.where(signed >= 0, signed, count - signed)
 
 
 def _eliminated(rows: Rows, modulo: int | None) -> dict[int, Terms]:
-    """Gaussian elimination: unknowns as sums of others, in an order in which they can be computed."""
+    """Express unknowns as sums of others by Gaussian elimination."""
     pivots: dict[int, Terms] = {}
     for row in rows.tolist():
         terms = _substituted(_counted(row, modulo), pivots, modulo)
         if not terms:
             continue
-        pivot = max(terms)  # the last made: mostly a weight that makes up for what was scaled before it
+        pivot = max(terms)  # the newest: usually a weight that compensates what was scaled before it
         factor = terms.pop(pivot)
         pivots[pivot] = {other: -value / factor for other, value in terms.items()}
     return {pivot: _substituted(pivots[pivot], pivots, modulo) for pivot in pivots}

@@ -1,4 +1,4 @@
-"""The group for a reader: what may be permuted, what moves along, what is fixed and why."""
+"""Explain the group as text: what is permuted, what moves with it, what is fixed and why."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SHOWN = 4  # names in a list
 
 
 def explain(symmetry: Symmetry) -> str:
-    """The factors, those within heads below their heads, and what is fixed.
+    """Return the factors, those within heads listed below their heads, and what is fixed.
 
     >>> import torch, graph_metanetworks as gmn
     >>> model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU(), torch.nn.Linear(3, 1))
@@ -46,7 +46,7 @@ def explain(symmetry: Symmetry) -> str:
 
 
 def order_text(symmetry: Symmetry) -> str:
-    """The number of permutations: exact if it is small, else a power of ten."""
+    """Return the number of permutations: exact if it is small, else a power of ten."""
     log_order = symmetry.log_order
     return f"{symmetry.order():,}" if log_order < SMALL else f"about 10^{log_order / log(10):,.1f}"
 
@@ -61,7 +61,7 @@ def _header(symmetry: Symmetry) -> str:
 
 
 def _permuted(symmetry: Symmetry) -> Iterator[str]:
-    """Each factor, followed by those that are permuted within it."""
+    """Yield each factor, followed by those that are permuted within it."""
 
     def tree(outer: tuple[Factor, ...]) -> Iterator[str]:
         for factor in symmetry.factors:

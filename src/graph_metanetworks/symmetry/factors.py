@@ -1,4 +1,4 @@
-"""What the group is made of, and what is fixed: axes with the neurons and weights along them."""
+"""The factors of the group and the fixed axes, with the neurons and weights along them."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ Place = tuple[str, int]  # a parameter, and one of its dimensions
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """Neurons that are permuted together: the symmetric group on `size` things, `copies` times over.
+    """Neurons that are permuted together: `copies` copies of the symmetric group on `size` elements.
 
-    Its kind says what they are: "channels"; "heads" or "groups", which take along what is within them; or
-    "within heads" and "within groups", permuted in each of them independently (a wreath product).
+    The kind is "channels"; "heads" or "groups", which move with everything in them; or "within heads" and
+    "within groups", permuted in each of them independently (a wreath product).
     """
 
     size: int
     copies: int  # how many times it is permuted independently, such as once in each head
     kind: str
     groups: tuple[NodeGroup, ...]  # whose nodes move together
-    parameters: tuple[Place, ...]  # which move along
+    parameters: tuple[Place, ...]  # that move with them
     within: tuple[Factor, ...] = field(default=(), repr=False)  # the heads or groups, outermost first
     axis: Axis | None = field(default=None, repr=False, compare=False)
 
@@ -42,7 +42,7 @@ class Factor:
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """Neurons or places that are not permuted, for one reason."""
+    """Neurons or positions that are not permuted, with the reason."""
 
     reason: str
     groups: tuple[NodeGroup, ...]
@@ -50,7 +50,7 @@ class Fixed:
 
 
 def factors(symmetry: Symmetry) -> tuple[Factor, ...]:
-    """The factors of a group, those with the most permutations first."""
+    """Return the factors of a group, those with the most permutations first."""
     groups, places = _along(symmetry)
     inner = {parent for axis in symmetry.variables for parent in parents(axis)}
     named = {axis: any(g.kind == "head" for g in groups[axis]) for axis in symmetry.variables}
@@ -78,7 +78,7 @@ def factors(symmetry: Symmetry) -> tuple[Factor, ...]:
 
 
 def fixed_axes(symmetry: Symmetry) -> tuple[Fixed, ...]:
-    """What is pinned, by reason: node groups first, then dimensions of weights that no such group shows."""
+    """Return what is pinned, by reason: node groups, then dimensions of weights that no group shows."""
     groups, places = _along(symmetry)
     reasons: dict[str, tuple[dict[NodeGroup, None], dict[Place, None]]] = defaultdict(lambda: ({}, {}))
     for group in symmetry.groups:
@@ -94,7 +94,7 @@ def fixed_axes(symmetry: Symmetry) -> tuple[Fixed, ...]:
 
 
 def _along(symmetry: Symmetry) -> tuple[dict[Axis, dict[NodeGroup, None]], dict[Axis, dict[Place, None]]]:
-    """The node groups and the dimensions of parameters along each axis."""
+    """Return the node groups and the dimensions of parameters along each axis."""
     groups: dict[Axis, dict[NodeGroup, None]] = defaultdict(dict)
     places: dict[Axis, dict[Place, None]] = defaultdict(dict)
     for group, (_, dim) in zip(symmetry.groups, symmetry.nodes, strict=bool(symmetry.groups)):

@@ -68,7 +68,7 @@ class Symmetry:
         return sum(prod(p.size for p in parents(v)) * lgamma(v.size + 1) for v in self.variables)
 
     def order(self) -> int:
-        """The number of permutations, exactly; for a large network it has millions of digits."""
+        """Return the exact number of permutations; for a large network it has millions of digits."""
         return prod(factorial(v.size) ** prod(p.size for p in parents(v)) for v in self.variables)
 
     @property
@@ -77,7 +77,7 @@ class Symmetry:
         return order_text(self)
 
     def explain(self) -> str:
-        """The factors, and what is fixed and why, as text."""
+        """Return the factors, and what is fixed and why, as text."""
         return explain(self)
 
     def __repr__(self) -> str:
@@ -86,11 +86,11 @@ class Symmetry:
     # -------------------------------------------------------------- its elements
 
     def identity(self) -> Automorphism:
-        """The automorphism that moves nothing."""
+        """Return the automorphism that moves nothing."""
         return Automorphism(self, {axis: _still(axis) for axis in self.variables})
 
     def sample(self, generator: torch.Generator | None = None) -> Automorphism:
-        """A uniformly random element of the group."""
+        """Draw a uniformly random element of the group."""
         tables = {}
         for axis in self.variables:
             shape = [parent.size for parent in ordered_parents(axis)]
@@ -99,7 +99,7 @@ class Symmetry:
         return Automorphism(self, tables)
 
     def generators(self) -> tuple[Automorphism, ...]:
-        """Elements that generate the group: a transposition and a cycle for each factor.
+        """Return elements that generate the group: a transposition and a cycle for each factor.
 
         Within heads that are permuted themselves, one head is enough: the others are conjugate to it.
         """
@@ -114,7 +114,7 @@ class Symmetry:
         return tuple(found)
 
     def is_automorphism(self, permutation: Tensor) -> bool:
-        """Whether a permutation of nodes, `[N]`, is an automorphism of the parameter graph.
+        """Return whether a permutation of nodes, `[N]`, is an automorphism of the parameter graph.
 
         It must map every node to one of the same kind, depth, activation and index (inputs and outputs stay),
         edges to edges of the same kind and position, and edges that share a weight to edges that share one.
@@ -130,7 +130,7 @@ def _still(axis: Axis) -> Tensor:
 
 
 def _generating(length: int) -> list[Tensor]:
-    """Generators of the symmetric group: the swap of the first two, and the cycle of all."""
+    """Return generators of the symmetric group: the swap of the first two, and the cycle of all."""
     swap = torch.arange(length, device="cpu")
     swap[:2] = torch.tensor([1, 0], device="cpu")
     cycle = torch.arange(length, device="cpu").roll(-1)

@@ -1,6 +1,6 @@
-"""The best permutation along one axis, and within its heads, with all other axes held still.
+"""The best permutation along one axis, and within its heads, with all other axes held fixed.
 
-Index letters: c fixed contexts (experts, ...), f heads or groups, n neurons, r all that is summed over.
+Index letters: c fixed contexts (experts, ...), f heads or groups, n neurons, r what is summed over.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch import Tensor
 from graph_metanetworks.symmetry.axes import Axis, ordered_parents
 from graph_metanetworks.symmetry.pieces import Piece, free_parents, is_free
 
-Pair = tuple[Piece, Piece]  # the same piece of the reference, and of the network that is moved
+Pair = tuple[Piece, Piece]  # the same piece of the reference and of the network being aligned
 Context = dict[Axis, int]  # an index along each axis that another depends on
 
 
@@ -40,7 +40,7 @@ class Tree:
 
 
 def trees(variables: Sequence[Axis]) -> list[Tree]:
-    """The axes of a group, each below the innermost axis that it depends on."""
+    """Return the axes of a group, each below the innermost axis that it depends on."""
     outer = {axis: free_parents(axis) for axis in variables}
 
     def below(axis: Axis) -> Tree:
@@ -54,11 +54,11 @@ class Matching:
     """Tables of one tree: where each index goes, by the indices of the axes it depends on."""
 
     tree: Tree
-    scores: dict[Axis, NDArray]  # [c, f, f, n, n]: what is gained if one index takes the place of another
+    scores: dict[Axis, NDArray]  # [c, f, f, n, n]: gain if one index replaces another
 
     @staticmethod
     def of(tree: Tree, pairs: Iterable[Pair]) -> Matching:
-        """Add up inner products over all pieces in which an axis of the tree occurs."""
+        """Sum inner products over all pieces in which an axis of the tree occurs."""
         totals: dict[Axis, Tensor | float] = dict.fromkeys(tree.axes, 0.0)
         within = {own.axis: set(own.axes) - {own.axis} for own in _subtrees(tree)}
         for reference, other in pairs:
@@ -70,7 +70,7 @@ class Matching:
         return Matching(tree, {axis: _laid_out(total, axis) for axis, total in totals.items()})
 
     def tables(self) -> dict[Axis, Tensor]:
-        """The assignment that gains most, for each fixed context on its own."""
+        """Return the assignment that gains most, for each fixed context separately."""
         found = {axis: _still(axis) for axis in self.tree.axes}
         for context in _contexts(self.tree.axis, {}):
             self._write(found, self.tree, context, context)
@@ -89,7 +89,7 @@ class Matching:
                     )
 
     def _gains(self, tree: Tree, source: Context, target: Context) -> NDArray:
-        """What is gained by each pair of indices, with the best assignment of all that lies within. [n, n]"""
+        """Return the gain of each pair of indices, with the best assignment within. [n, n]"""
         axis = tree.axis
         context, heads = _fixed_parents(axis), free_parents(axis)
         gains = self.scores[axis][_flat(context, source), _flat(heads, source), _flat(heads, target)]
@@ -105,7 +105,7 @@ class Matching:
 
 
 def _contexts(axis: Axis, given: Context) -> Iterator[Context]:
-    """Every choice of indices along the fixed axes that an axis depends on, beyond those given."""
+    """Yield every choice of indices along the fixed axes that an axis depends on, beyond those given."""
     fixed = [parent for parent in _fixed_parents(axis) if parent not in given]
     for index in product(*(range(parent.size) for parent in fixed)):
         yield dict(zip(fixed, index, strict=True))
@@ -133,7 +133,7 @@ def _flat(axes: Sequence[Axis], context: Context) -> int:
 
 
 def _inner_products(reference: Piece, other: Piece, place: int) -> Tensor:
-    """Inner products of all slices of the other piece with all slices of the reference. [c, f n, f n]"""
+    """Return inner products of all slices of the other piece and the reference. [c, f n, f n]"""
     axis = reference.axes[place]
     fixed = [reference.axes.index(parent) for parent in _fixed_parents(axis)]
     free = [reference.axes.index(parent) for parent in free_parents(axis)]

@@ -1,4 +1,4 @@
-"""A tensor cut into pieces within which every dimension is one axis, permuted as a whole or not at all."""
+"""Cut a tensor into pieces in which every dimension is one axis, permuted as a whole or not at all."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Piece:
     axes: tuple[Axis, ...]
 
     def places(self, axis: Axis) -> list[int]:
-        """The dimensions along which an axis lies; mostly one."""
+        """Return the dimensions along which an axis lies; mostly one."""
         return [place for place, own in enumerate(self.axes) if own is axis]
 
     def outer(self, axis: Axis) -> list[int]:
-        """The dimensions of the axes that an axis depends on, in order of creation."""
+        """Return the dimensions of the axes that an axis depends on, in order of creation."""
         return [self.axes.index(parent) for parent in ordered_parents(axis)]
 
 
@@ -42,11 +42,11 @@ def pieces(value: Tensor, dims: Sequence[Dim]) -> Iterator[Piece]:
 
 
 def is_free(axis: Axis) -> bool:
-    """Whether an axis of a piece is permuted."""
+    """Return whether an axis of a piece is permuted."""
     return not axis.pinned and axis.size > 1
 
 
 def free_parents(axis: Axis) -> list[Axis]:
-    """The permuted axes that an axis depends on, outermost first: heads before groups of heads."""
+    """Return the permuted axes that an axis depends on, outermost first: heads before groups of heads."""
     found = [parent for parent in ordered_parents(axis) if is_free(parent)]
     return sorted(found, key=lambda parent: sum(map(is_free, parents(parent))))

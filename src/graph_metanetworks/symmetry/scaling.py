@@ -30,7 +30,7 @@ class Units:
         return self.solution.free - self.idle
 
     def along(self, name: str, dimension: int) -> bool:
-        """Whether anything varies along a dimension of a parameter."""
+        """Return whether anything varies along a dimension of a parameter."""
         return self.solution.matrix[self.parameters[name][dimension]].nnz > 0
 
 
@@ -38,7 +38,7 @@ class Units:
 class Scaling:
     """Per hidden unit: positive scales where functions are homogeneous (ReLU), signs where odd (tanh).
 
-    A unit that is scaled must be read linearly: what reads it takes the inverse. Units whose scale some
+    A scaled unit must be read linearly: the weights that read it take the inverse. Units whose scale some
     operation does not pass on (a norm, a softmax, a GELU) have none.
 
     >>> import torch, graph_metanetworks as gmn
@@ -63,7 +63,7 @@ class Scaling:
         return self.signed.count
 
     def sample(self, generator: torch.Generator | None = None, *, spread: float = 0.5) -> Rescaling:
-        """Random scales, whose logarithms have standard deviation `spread`, and random signs."""
+        """Draw random scales, whose logarithms have standard deviation `spread`, and random signs."""
         options = {"generator": generator, "dtype": torch.float64, "device": "cpu"}
         logarithms = spread * torch.randn(self.scaled.solution.free, **options)
         signs = torch.rand(self.signed.solution.free, **options) < 0.5
@@ -75,7 +75,7 @@ class Scaling:
         )
 
     def explain(self) -> str:
-        """How many units may be scaled or change sign, and along which dimensions of which weights."""
+        """Return how many units may be scaled or change sign, and along which dimensions of which weights."""
         if not self.num_scales and not self.num_signs:
             return "No unit may be scaled or change sign."
         lines = [f"{self.num_scales:,} positive scales and {self.num_signs:,} signs of units may be chosen:"]
@@ -101,7 +101,7 @@ class Rescaling:
     factors: Mapping[str, Tensor] = field(repr=False)  # broadcastable to the parameter, float64
 
     def apply(self, state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The rescaled weights, which compute the same function."""
+        """Return the rescaled weights, which compute the same function."""
         missing = [name for name in self.factors if name not in state_dict]
         if missing:
             raise StateDictMismatch(
@@ -116,12 +116,12 @@ class Rescaling:
         return (value * self.factors[name].to(value.device)).to(value.dtype)
 
     def inverse(self) -> Rescaling:
-        """The choice that undoes this one."""
+        """Return the choice that undoes this one."""
         return Rescaling({name: 1 / factor for name, factor in self.factors.items()})
 
 
 def _laid_out(units: Units, name: str, values: NDArray[np.float64]) -> Tensor:
-    """The product, over the dimensions of a parameter, of the factors along each."""
+    """Return the product, over the dimensions of a parameter, of the factors along each."""
     own = units.parameters[name]
     total = torch.ones([1] * len(own), dtype=torch.float64)
     for dimension, unknowns in enumerate(own):

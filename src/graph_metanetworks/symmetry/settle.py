@@ -1,8 +1,8 @@
 """Give up every dependence between axes that some tensor contradicts.
 
 An axis may depend on another only if that other one occurs exactly once in every tensor that carries
-the first: the permutation of a head's dimensions can differ from head to head only where the head can
-be told.
+the first: the permutation of a head's dimensions can differ from head to head only where the head is
+known.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from graph_metanetworks.symmetry.axes import (
 
 
 def settle(tensors: Iterable[Sequence[Dim]]) -> None:
-    """Shrink the group until every dependence is one that all `tensors` (lists of dimensions) can express."""
+    """Shrink the group until all `tensors` (lists of dimensions) can express every dependence."""
     pending = list({_key(dims): [a for dim in dims for a in dim] for dims in tensors}.values())
     changed = True
     while changed:
@@ -43,14 +43,14 @@ def _key(dims: Sequence[Dim]) -> tuple[int, ...]:
 
 
 class _Settled:
-    """One round over all tensors; remembers what it has looked at."""
+    """One round over all tensors, which remembers what it has checked."""
 
     def __init__(self):
         self.seen: set[tuple[int, ...]] = set()
         self.variables: dict[Axis, None] = {}
 
     def check(self, axes: Dim) -> bool:
-        """Drop what this tensor contradicts; say whether anything was dropped."""
+        """Drop what this tensor contradicts; return whether anything was dropped."""
         key = tuple(map(id, axes))
         if key in self.seen:
             return False
@@ -61,7 +61,7 @@ class _Settled:
         cut = regions(axes)
         if cut is None:
             return False
-        # an unchanged neighbourhood settles alike in every piece, so only distinct pieces cost anything
+        # equal pieces settle equally, so only distinct ones cost anything
         changed = False
         for _, dims in cut[1]:
             changed |= self.check([axis for dim in dims for axis in dim])

@@ -1,4 +1,4 @@
-"""Oracles: what every parameter graph and every metanetwork must satisfy. Use them on your own networks.
+"""Oracles that every parameter graph and every metanetwork must satisfy. Use them on your own networks.
 
 >>> import torch, graph_metanetworks as gmn
 >>> model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
@@ -33,7 +33,7 @@ __all__ = [
 
 
 def assert_all(model: nn.Module, /, *args: Any, **kwargs: Any) -> ParameterGraph:
-    """Trace a network and hold its graph against every oracle; returns the graph."""
+    """Trace a network, check its graph against every oracle, and return the graph."""
     tracer = Tracer()
     graph = tracer.trace(model, *args, **kwargs)
     assert_covers(graph, model)

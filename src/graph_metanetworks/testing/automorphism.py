@@ -1,4 +1,4 @@
-"""Symmetries map the graph to itself."""
+"""Oracle: symmetries map the graph to itself."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from graph_metanetworks.symmetry.automorphism import Automorphism
 
 
 def assert_automorphism(graph: ParameterGraph, model: nn.Module | None = None, *, samples: int = 2) -> None:
-    """Sampled permutations map nodes to nodes alike, and edges to edges of the same kind, position and value.
+    """Check that sampled permutations map nodes and edges to equivalent ones and carry values along.
 
     Without a model, elements are numbered and the numbers take the place of weights.
     """
@@ -59,7 +59,7 @@ def blocks_by_kind(graph: ParameterGraph) -> dict[tuple, list[tuple[EdgeBlock, s
 
 
 def edge_rows(block: EdgeBlock, values: Tensor, nodes: Tensor | None) -> np.ndarray:
-    """One row per edge: source, target, position, value. [edges, 6]"""
+    """Return one row per edge: source, target, position, value. [edges, 6]"""
     ends = [end.expand(block.shape).reshape(-1) for end in (block.source, block.target)]
     ends = [end if nodes is None else nodes[end] for end in ends]
     columns = [*(end.double() for end in ends), *block_position(block).double().T, values.double()]

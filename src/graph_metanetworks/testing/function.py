@@ -1,4 +1,4 @@
-"""Symmetries leave the function of a network unchanged."""
+"""Oracle: symmetries leave the function of a network unchanged."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def assert_function_kept(
     tolerance: float = TOLERANCE,
     **kwargs: Any,
 ) -> None:
-    """Sampled automorphisms leave the output unchanged in float64; a wrong permutation changes it."""
+    """Check that sampled automorphisms keep the output in float64, and that wrong permutations change it."""
     double, args, kwargs = in_double(model, args, kwargs)
     weights = {name: value.clone() for name, value in double.state_dict().items()}
     expected = outputs(double, weights, args, kwargs)
@@ -47,7 +47,7 @@ def assert_function_kept(
         )
     for automorphism in map(lambda seed: sample(graph, seed), range(20)):
         moved = moved_parameters(graph, automorphism)
-        if not moved:  # the identity, which a small group gives now and then
+        if not moved:  # the identity, which a small group samples now and then
             continue
         change = max(
             difference(expected, outputs(double, wrong, args, kwargs))
@@ -63,10 +63,10 @@ def assert_function_kept(
 def wrong_permutations(
     graph: ParameterGraph, automorphism: Automorphism, weights: Mapping[str, Tensor], moved: list[str]
 ) -> Iterator[dict[str, Tensor]]:
-    """Permuted weights with one tensor left behind, for a few choices of that tensor."""
+    """Yield permuted weights with one tensor left behind, for a few choices of that tensor."""
     permuted = automorphism.apply(weights)
     left_behind = dict(weights)
-    if len(moved) == 1:  # all weights in one tensor: its elements are mixed up instead
+    if len(moved) == 1:  # all weights lie in one tensor, so its elements are shuffled instead
         value = weights[moved[0]]
         order = torch.randperm(value.numel(), generator=torch.Generator().manual_seed(0))
         left_behind[moved[0]] = value.flatten()[order].view_as(value)
@@ -76,14 +76,14 @@ def wrong_permutations(
 
 
 def moved_parameters(graph: ParameterGraph, automorphism: Automorphism) -> list[str]:
-    """Parameters of which the automorphism moves some element."""
+    """Return the parameters of which the automorphism moves some element."""
     numbers = numbered(graph)
     permuted = automorphism.apply(numbers)
     return [p.name for p in graph.parameters if not torch.equal(permuted[p.name], numbers[p.name])]
 
 
 def in_double(model: nn.Module, args: tuple, kwargs: dict) -> tuple[nn.Module, tuple, dict]:
-    double = copy.deepcopy(model).double().eval()
+    double = copied(model).double().eval()
 
     def convert(tensor: Tensor) -> Tensor:
         return tensor.double() if tensor.is_floating_point() else tensor
@@ -91,8 +91,15 @@ def in_double(model: nn.Module, args: tuple, kwargs: dict) -> tuple[nn.Module, t
     return double, *tree_map_only(Tensor, convert, (args, kwargs))
 
 
+def copied(model: nn.Module) -> nn.Module:
+    """Return a deep copy. Weights that hooks of `prune` or `weight_norm` computed are detached first."""
+    attributes = [value for module in model.modules() for value in vars(module).values()]
+    computed = [value for value in attributes if isinstance(value, Tensor) and not value.is_leaf]
+    return copy.deepcopy(model, {id(tensor): tensor.detach().clone() for tensor in computed})
+
+
 def outputs(model: nn.Module, weights: Mapping[str, Tensor], args, kwargs) -> list[Tensor]:
-    """What the network returns with the given weights, in float64 throughout."""
+    """Return what the network computes with the given weights, in float64 throughout."""
     model.load_state_dict(weights)
     with torch.random.fork_rng(devices=[]), plain_kernels(), default_double(), KeepDouble():
         torch.manual_seed(0)
@@ -100,7 +107,7 @@ def outputs(model: nn.Module, weights: Mapping[str, Tensor], args, kwargs) -> li
 
 
 def difference(expected: list[Tensor], actual: list[Tensor], *, smallest: float = 0.0) -> float:
-    """Largest change of any output, relative to the largest output, or to `smallest` if that is larger."""
+    """Return the largest change of any output, relative to the largest output, or to `smallest` if larger."""
     scale = max((float(t.double().abs().max()) for t in expected if t.numel()), default=0.0)
     change = max(
         (
@@ -137,7 +144,7 @@ class KeepDouble(TorchDispatchMode):
 
 
 def _grouped_product(rows: Tensor, matrices: Tensor, ends: Tensor) -> Tensor:
-    """`_grouped_mm`, which has no float64 kernel: each group of rows times its own matrix."""
+    """Compute `_grouped_mm`, which has no float64 kernel: each group of rows times its own matrix."""
     lengths = ends.diff(prepend=ends.new_zeros(1)).tolist()
     parts = zip(rows[: int(ends[-1])].split(lengths), matrices, strict=True)
     products = [part @ matrix for part, matrix in parts]

@@ -1,4 +1,4 @@
-"""The oracle of metanetworks: equivariant to the symmetries of every network, and to nothing else."""
+"""Oracle: metanetworks are equivariant to the symmetries of every network, and to nothing else."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def assert_equivariant(
     samples: int = 2,
     tolerance: float | None = None,
 ) -> None:
-    """Permuted weights give the same result (graph level), or a result permuted alike (nodes, edges).
+    """Check that permuted weights give the same result (graph level) or a permuted one (nodes, edges).
 
-    In float64 it is held against wrong permutations too: they must change the result.
+    In float64, wrong permutations are tested too: they must change the result.
     """
     dtype = next(network.parameters()).dtype
     weights = {
@@ -60,7 +60,7 @@ def _changes(
     weights: StateDict,
     permuted: Sequence[StateDict],
 ) -> list[float]:
-    """The largest difference between what was expected and what came, relative to the largest result."""
+    """Return the largest difference between expected and actual results, relative to the largest result."""
     with torch.no_grad():
         results = network(collate([(graph, own) for own in (weights, *permuted)]))
     before, *after = results.unflatten(0, (len(permuted) + 1, -1))
@@ -75,7 +75,7 @@ def _changes(
 
 
 def _edge_order(graph: ParameterGraph, weights: Automorphism | None, nodes: Automorphism | None) -> Tensor:
-    """Edges sorted by kind, ends, position and element, after permuting weights or nodes."""
+    """Sort edges by kind, ends, position and element, after permuting weights or nodes."""
     numbers = numbered(graph)
     values = graph.edge_values(weights.apply(numbers) if weights else numbers)
     order = []

@@ -1,4 +1,4 @@
-"""Each operation of a network, with its inputs permuted."""
+"""Oracle: each operation of a network is equivariant."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def assert_operations_equivariant(
     tolerance: float = 1e-7,
     **kwargs: Any,
 ) -> int:
-    """Permute every operation's inputs by a sampled symmetry and run it again: its output is permuted alike.
+    """Permute every operation's inputs by a sampled symmetry, run it again and compare the outputs.
 
-    The unit test of every rule. Returns the number of operations that were checked.
+    This is the unit test of every rule. Return the number of operations that were checked.
     """
     double, args, kwargs = in_double(model, args, kwargs)
     with default_double(), KeepDouble():
@@ -53,7 +53,7 @@ def assert_operations_equivariant(
     return checked
 
 
-# results without a value of their own, and views of memory that a copy does not have
+# uninitialised results, and views of memory that a copy does not have
 UNREPEATABLE = ("empty", "new_empty", "empty_like", "empty_strided", "new_empty_strided", "as_strided")
 
 
@@ -88,7 +88,7 @@ def _violation(operation: Operation, before, after, sample: Automorphism) -> flo
 
 
 def _size(tensor: Tensor) -> float:
-    """The largest entry; huge ones are masks, whose size says nothing about rounding elsewhere."""
+    """Return the largest entry. Huge ones are masks, whose size says nothing about rounding elsewhere."""
     sizes = _real(tensor).abs()
     return float(sizes.where(sizes < 1e9, 0).max()) if sizes.numel() else 0.0
 

@@ -1,4 +1,4 @@
-"""Every element on one edge, and back."""
+"""Oracle: every element lies on one edge, and weights survive the way to edges and back."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from graph_metanetworks.graph.parameter_graph import ParameterGraph
 
 
 def assert_covers(graph: ParameterGraph, model: nn.Module) -> None:
-    """Each element of each parameter, and of each floating-point buffer in the graph, has one owner."""
+    """Check that each element of each parameter, and of each buffer in the graph, has one owner."""
     known = {name: p for p in graph.parameters for name in (p.name, *p.tied)}
     for name, parameter in model.named_parameters(remove_duplicate=False):
         assert name in known, f"the parameter '{name}' is not in the graph"
@@ -28,7 +28,7 @@ def assert_covers(graph: ParameterGraph, model: nn.Module) -> None:
 
 
 def assert_round_trip(graph: ParameterGraph, model: nn.Module) -> None:
-    """Weights to edges and back are bit for bit the same: values, dtypes, tied names, several channels."""
+    """Check that weights survive the way to edges and back bit for bit: values, dtypes, ties, channels."""
     before = {n: t for n, t in model.state_dict().items() if n not in graph.ignored}
     after = graph.state_dict(graph.edge_values(before))
     assert set(before) == set(after), f"names differ: {sorted(set(before) ^ set(after))}"

@@ -1,4 +1,4 @@
-"""The paper's propositions as constructions that run; `gmn verify` prints what comes of them."""
+"""The paper's propositions as executable constructions; `gmn verify` prints the results."""
 
 from graph_metanetworks.theory.statement import Finding, Statement, Trial
 from graph_metanetworks.theory.verify import STATEMENTS, evidence, table, verify

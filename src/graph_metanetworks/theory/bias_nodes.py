@@ -1,6 +1,6 @@
 """Statement 7: what a bias node adds (appendix C.1.3), for metanetworks without a global feature.
 
-With bias nodes one layer computes the sum of a layer's biases on each of them. Where biases lie on
+With bias nodes, one layer computes the sum of a layer's biases on each of its bias edges. Where biases lie on
 self-loops or in node features, no layer can: there are two networks that differ in this sum, but not in
 anything that one layer can see from the first neuron.
 """
@@ -55,7 +55,7 @@ class Encoded:
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """Two MLPs that differ in one bias: that of the second hidden neuron."""
+    """Two MLPs that differ only in the bias of the second hidden neuron."""
 
     graph: ParameterGraph
     first: dict[str, Tensor]
@@ -82,7 +82,7 @@ class Pair:
         return self._encoded(self.graph, first_states(self.graph))
 
     def on_self_loops(self) -> Encoded:
-        """A bias as the edge from its neuron to itself."""
+        """Put each bias on an edge from its neuron to itself."""
         blocks = tuple(
             replace(block, source=block.target) if block.kind == "linear bias" else block
             for block in self.graph.blocks
@@ -91,7 +91,7 @@ class Pair:
         return self._encoded(graph, first_states(graph))
 
     def on_nodes(self) -> Encoded:
-        """A bias as a feature of its neuron, added to its state."""
+        """Add each bias to the state of its neuron as a feature."""
         biases = [block for block in self.graph.blocks if block.kind == "linear bias"]
         graph = replace(
             self.graph,
@@ -115,7 +115,7 @@ class Pair:
 
 @torch.no_grad()
 def first_states(graph: ParameterGraph) -> Tensor:
-    """Node states from the library's encoder: kind, depth, activation, degree and index. [N, HIDDEN]"""
+    """Encode kind, depth, activation, degree and index of nodes as the library does. [N, HIDDEN]"""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return NodeEncoder(HIDDEN, Vocabulary()).double().encode(graph, graph.name)
@@ -125,7 +125,7 @@ def first_states(graph: ParameterGraph) -> Tensor:
 
 
 def as_metanetwork() -> GraphMetanetwork:
-    """One layer: biases are sent to their node, and its sum back to their edges."""
+    """Build one layer: biases are sent to their node, and their sum back to the edges."""
 
     def message(to: Tensor, fro: Tensor, edges: Tensor, along: bool, context: Tensor | None) -> Tensor:
         return edges[:, [VALUE]] * edges[:, [IS_BIAS]] * (not along)
@@ -138,7 +138,7 @@ def as_metanetwork() -> GraphMetanetwork:
 
 
 def with_bias_nodes(pair: Pair) -> float:
-    """How far the layer is from a multiple of the sum of biases, on every bias of both networks."""
+    """Return how far the layer is from a multiple of the sum of biases, on every bias of both networks."""
     batch = collate([(pair.graph, pair.first), (pair.graph, pair.second)])
     errors = []
     for weights, found in zip(
@@ -154,7 +154,7 @@ def with_bias_nodes(pair: Pair) -> float:
 
 
 def differs(encoded: Encoded, node: int) -> bool:
-    """Whether a node of the first network sees anything else in one layer than that of the second.
+    """Return whether a node sees something different in the two networks within one layer.
 
     A layer's result at a node and on its self-loop is a function of this view, whatever functions are in it.
     """
@@ -165,7 +165,7 @@ def differs(encoded: Encoded, node: int) -> bool:
 
 
 def view(nodes: Tensor, links: Links, node: int) -> Tensor:
-    """All that the messages and updates of a layer at a node are computed from, in a fixed order.
+    """Return everything that a layer's messages and updates at a node are computed from, in a fixed order.
 
     First its own state; then a row for each edge into or out of it: direction, the other end's state, the
     weight, the kind.
@@ -183,7 +183,7 @@ def view(nodes: Tensor, links: Links, node: int) -> Tensor:
 
 @torch.no_grad()
 def reacts(encoded: Encoded, node: int, seed: int) -> bool:
-    """Whether a layer of the library, with random weights, tells the two apart at the node or its loop."""
+    """Return whether a layer with random weights distinguishes the two networks at the node or its loop."""
     links, size = Links(encoded.batch), encoded.batch.num_nodes // 2
     loops = ((links.source == links.target) & (links.source % size == node)).nonzero()[:, 0]
     with torch.random.fork_rng(devices=[]):

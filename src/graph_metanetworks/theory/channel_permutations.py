@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from graph_metanetworks.computation_graph import ComputationGraph, Layer, computation_graph
-from graph_metanetworks.theory.networks import networks
+from graph_metanetworks.theory.networks import random_networks
 from graph_metanetworks.theory.statement import Trial
 
 SAMPLES = 6
@@ -21,7 +21,7 @@ SAMPLES = 6
 
 def trials(seed: int, count: int) -> Iterator[Trial]:
     random, generator = Random(seed), torch.Generator().manual_seed(seed)
-    for network in networks(seed, count, "cnn, convolutions only", "cnn, one-dimensional"):
+    for network in random_networks(seed, count, "cnn, convolutions only", "cnn, one-dimensional"):
         graph = computation_graph(network.model, network.shape)
         good = [permuted_channels(graph, generator) for _ in range(SAMPLES)]
         bad = [swapped_pixels(graph, random) for _ in range(SAMPLES)]
@@ -30,7 +30,7 @@ def trials(seed: int, count: int) -> Iterator[Trial]:
 
 
 def permuted_channels(graph: ComputationGraph, generator: torch.Generator) -> Tensor:
-    """Each hidden layer's channels permuted, at all places alike."""
+    """Permute the channels of each hidden layer, at all positions by the same permutation."""
     permutation = torch.arange(graph.num_nodes)
     for layer in hidden_layers(graph):
         nodes = layer.numbered()  # [1, channels, *places]
@@ -40,7 +40,7 @@ def permuted_channels(graph: ComputationGraph, generator: torch.Generator) -> Te
 
 
 def swapped_pixels(graph: ComputationGraph, random: Random) -> Tensor:
-    """Two pixels of one hidden channel swapped."""
+    """Swap two pixels of one hidden channel."""
     channels = [
         nodes for layer in hidden_layers(graph) for nodes in layer.numbered()[0].flatten(1) if len(nodes) > 2
     ]

@@ -13,7 +13,7 @@ import torch
 
 from graph_metanetworks.computation_graph import AutomorphismGroup, Lifting, computation_graph
 from graph_metanetworks.theory.function_kept import change
-from graph_metanetworks.theory.networks import Network, networks
+from graph_metanetworks.theory.networks import RandomNetwork, random_networks
 from graph_metanetworks.theory.statement import Trial
 from graph_metanetworks.trace.tracer import trace
 
@@ -28,14 +28,14 @@ class Lifted(Trial):
 
 
 def trials(seed: int, count: int) -> Iterator[Lifted]:
-    for number, network in enumerate(networks(seed, count)):
+    for number, network in enumerate(random_networks(seed, count)):
         generator = torch.Generator().manual_seed(seed + number)
         claimed, found = orders(network)
         yield Lifted(network.family, SAMPLES, lifted_change(network, generator, seed), claimed == found)
 
 
-def lifted_change(network: Network, generator: torch.Generator, seed: int) -> float:
-    """The largest change by a lifted automorphism; infinite if it is none, or moves other weights."""
+def lifted_change(network: RandomNetwork, generator: torch.Generator, seed: int) -> float:
+    """Return the largest change by a lifted automorphism; infinite if it is none, or moves other weights."""
     parameter_graph = trace(network.model, network.example(0))
     graph = computation_graph(network.model, network.shape)
     lifting = Lifting(parameter_graph, graph)
@@ -52,7 +52,7 @@ def lifted_change(network: Network, generator: torch.Generator, seed: int) -> fl
     return max(errors)
 
 
-def orders(network: Network) -> tuple[int, int]:
-    """How many automorphisms the parameter graph claims, and how many the computation graph has."""
+def orders(network: RandomNetwork) -> tuple[int, int]:
+    """Return how many automorphisms the parameter graph claims, and how many the computation graph has."""
     graph = computation_graph(network.model, network.shape)
     return trace(network.model, network.example(0)).symmetry.order(), AutomorphismGroup(graph).order()

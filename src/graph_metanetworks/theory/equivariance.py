@@ -1,7 +1,7 @@
 """Statement 2: metanetworks are equivariant to parameter permutations from automorphisms (appendix B.6).
 
-Metanetworks with random weights run on computation graphs themselves, and on parameter graphs. Their results
-on permuted weights are the same for the network, and permuted alike for nodes and edges.
+Metanetworks with random weights run on computation graphs and on parameter graphs. On permuted weights, their
+graph-level results are the same, and their node- and edge-level results are permuted in the same way.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from graph_metanetworks.computation_graph import AutomorphismGroup, ComputationG
 from graph_metanetworks.computation_graph.network import edge_order
 from graph_metanetworks.graph.batch import collate
 from graph_metanetworks.nn.metanetwork import GraphMetanetwork
-from graph_metanetworks.theory.networks import Network, networks
+from graph_metanetworks.theory.networks import RandomNetwork, random_networks
 from graph_metanetworks.theory.statement import Trial
 from graph_metanetworks.trace.tracer import trace
 
@@ -25,7 +25,9 @@ OPTIONS = ({}, {"aggregation": "sum", "two_way": False}, {"global_feature": True
 
 
 def trials(seed: int, count: int) -> Iterator[Trial]:
-    for number, (network, options) in enumerate(zip(networks(seed, count), cycle(OPTIONS), strict=False)):
+    for number, (network, options) in enumerate(
+        zip(random_networks(seed, count), cycle(OPTIONS), strict=False)
+    ):
         generator = torch.Generator().manual_seed(seed + number)
         graph = computation_graph(network.model, network.shape)
         automorphism = AutomorphismGroup(graph).sample(generator)
@@ -40,7 +42,7 @@ def trials(seed: int, count: int) -> Iterator[Trial]:
 
 
 def metanetwork(level: str, options: dict, seed: int) -> GraphMetanetwork:
-    """A metanetwork with random weights."""
+    """Build a metanetwork with random weights."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return GraphMetanetwork(8, 2, 2, level=level, **options).double()  # pyright: ignore[reportArgumentType]
@@ -48,7 +50,7 @@ def metanetwork(level: str, options: dict, seed: int) -> GraphMetanetwork:
 
 @torch.no_grad()
 def on_computation_graph(graph: ComputationGraph, automorphism: Tensor, network: GraphMetanetwork) -> float:
-    """How far the result on permuted weights is from the permuted result, relative to the largest."""
+    """Return how far the result on permuted weights is from the permuted result, relative to the largest."""
     structure, weights = graph.as_network()
     _, moved = graph.permuted(automorphism).as_network()
     before, after = network(collate([(structure, weights), (structure, moved)])).unflatten(0, (2, -1))
@@ -61,7 +63,9 @@ def on_computation_graph(graph: ComputationGraph, automorphism: Tensor, network:
 
 
 @torch.no_grad()
-def on_parameter_graph(network: Network, metanet: GraphMetanetwork, generator: torch.Generator) -> float:
+def on_parameter_graph(
+    network: RandomNetwork, metanet: GraphMetanetwork, generator: torch.Generator
+) -> float:
     graph = trace(network.model, network.example(0))
     automorphism, weights = graph.symmetry.sample(generator), network.model.state_dict()
     batch = collate([(graph, weights), (graph, automorphism.apply(weights))])

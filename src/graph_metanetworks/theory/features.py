@@ -1,4 +1,4 @@
-"""Features and readouts of the proofs in appendix C, in the slots where metanetworks have learned ones."""
+"""Features and readouts of the proofs in appendix C, in place of learned ones."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def by_hand(
     node_encoder: nn.Module | None = None,
     global_width: int = 0,
 ) -> GraphMetanetwork:
-    """A metanetwork in float64 whose every part is given; its global feature starts as zeros."""
+    """Build a metanetwork in float64 from given parts; its global feature starts as zeros."""
     return GraphMetanetwork(
         hidden=max(global_width, 1),
         level=level,  # pyright: ignore[reportArgumentType]

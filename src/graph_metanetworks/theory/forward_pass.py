@@ -16,7 +16,7 @@ from graph_metanetworks.graph.batch import Batch, collate
 from graph_metanetworks.nn.metanetwork import GraphMetanetwork
 from graph_metanetworks.nn.updates import NodeUpdate
 from graph_metanetworks.theory.features import VALUE, NodeStates, by_hand
-from graph_metanetworks.theory.networks import networks
+from graph_metanetworks.theory.networks import random_networks
 from graph_metanetworks.theory.statement import Trial
 
 ACTIVATION, FUNCTION = 0, 1  # columns of node states
@@ -24,7 +24,7 @@ KEPT = -1.0  # the function of inputs and bias nodes, whose activation is given
 
 
 def trials(seed: int, count: int) -> Iterator[Trial]:
-    for network in networks(seed, count):
+    for network in random_networks(seed, count):
         graph = computation_graph(network.model, network.shape)
         errors = []
         for sample in range(2):
@@ -35,13 +35,16 @@ def trials(seed: int, count: int) -> Iterator[Trial]:
 
 
 def simulated(graph: ComputationGraph, x: Tensor) -> Tensor:
-    """The output that a metanetwork computes from the weights on the graph and an input."""
+    """Return the output that a metanetwork computes from the weights on the graph and an input."""
     states = as_metanetwork(graph, x)(collate([graph.as_network()]))
     return states[graph.output.nodes, ACTIVATION].view(graph.output.shape)
 
 
 def as_metanetwork(graph: ComputationGraph, x: Tensor, layers: int | None = None) -> GraphMetanetwork:
-    """As many layers as the graph is deep, by default. It depends on labels of nodes, not on weights."""
+    """Build by default as many layers as the graph is deep.
+
+    They depend on labels of nodes, not on weights.
+    """
     functions = list(dict.fromkeys(layer.activation for layer in graph.layers))
 
     def message(to: Tensor, fro: Tensor, edges: Tensor, along: bool, context: Tensor | None) -> Tensor:

@@ -9,15 +9,15 @@ from torch import Tensor
 from torch.func import functional_call
 
 from graph_metanetworks.computation_graph import AutomorphismGroup, ComputationGraph, computation_graph
-from graph_metanetworks.theory.networks import Network, networks
+from graph_metanetworks.theory.networks import RandomNetwork, random_networks
 from graph_metanetworks.theory.statement import Trial
 
 SAMPLES = 4
 
 
 def trials(seed: int, count: int) -> Iterator[Trial]:
-    """Automorphisms found by search, which knows nothing of layers and channels."""
-    for number, network in enumerate(networks(seed, count)):
+    """Try automorphisms found by search, which knows nothing of layers and channels."""
+    for number, network in enumerate(random_networks(seed, count)):
         graph = computation_graph(network.model, network.shape)
         group = AutomorphismGroup(graph)
         generator = torch.Generator().manual_seed(seed + number)
@@ -26,8 +26,8 @@ def trials(seed: int, count: int) -> Iterator[Trial]:
         yield Trial(network.family, len(found), max(errors))
 
 
-def change(network: Network, graph: ComputationGraph, automorphism: Tensor, seed: int) -> float:
-    """How much permuted weights change the output, by the graph and by the module, and the activations.
+def change(network: RandomNetwork, graph: ComputationGraph, automorphism: Tensor, seed: int) -> float:
+    """Return how much permuted weights change the activations and the output of graph and module.
 
     The proof shows more than the statement: activations are permuted like the neurons.
     """

@@ -1,5 +1,5 @@
 """Statement 3: a permutation of an MLP's nodes is an automorphism if and only if it permutes hidden neurons
-within their layers (appendix B.3). Tried on every permutation of all nodes of tiny MLPs.
+within their layers (appendix B.3). This is checked on every permutation of all nodes of tiny MLPs.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ def trials(seed: int, count: int) -> Iterator[Trial]:
 
 
 def permutes_within_layers(graph: ComputationGraph, candidates: Tensor) -> Tensor:
-    """The proposition's condition: only hidden neurons move, each within its layer. [k, N] -> [k]"""
+    """Check the proposition's condition: only hidden neurons move, each within its layer. [k, N] -> [k]"""
     hidden, nodes = graph.of_kind("hidden"), torch.arange(graph.num_nodes)
     same_layer = graph.node_layer[candidates] == graph.node_layer
     return torch.where(hidden, same_layer, candidates == nodes).all(1)
 
 
 def all_permutations(size: int) -> Iterator[Tensor]:
-    """Every permutation of `range(size)`, many at a time. [k, size]"""
+    """Yield every permutation of `range(size)` in chunks. [k, size]"""
     rest = permutations(range(size))
     while batch := list(islice(rest, CHUNK)):
         yield torch.tensor(batch)

@@ -1,4 +1,4 @@
-"""Random small networks by family: what the statements are tried on."""
+"""Small random networks by family, on which the statements are tested."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ACTIVATIONS = (nn.ReLU, nn.Tanh, nn.GELU, nn.Sigmoid)
 
 
 @dataclass(frozen=True, eq=False)
-class Network:
+class RandomNetwork:
     """A network in float64, and the shape of its input."""
 
     family: str
@@ -26,18 +26,18 @@ class Network:
         return torch.randn(self.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
-def networks(seed: int, count: int, *families: str) -> Iterator[Network]:
-    """Random networks, one family after the other; all families by default."""
+def random_networks(seed: int, count: int, *families: str) -> Iterator[RandomNetwork]:
+    """Yield random networks, cycling through the families; all families by default."""
     random = Random(seed)
     for family in islice(cycle(families or FAMILIES), count):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(random.randrange(2**31))
             model, shape = FAMILIES[family](random)
-            yield Network(family, _drawn(model), shape)
+            yield RandomNetwork(family, _drawn(model), shape)
 
 
 def random_mlp(widths: list[int], random: Random, *, bias: bool = True) -> nn.Sequential:
-    """A multilayer perceptron in float64 with random weights."""
+    """Return a multilayer perceptron in float64 with random weights."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(random.randrange(2**31))
         return _drawn(mlp_of(widths, bias=bias))
@@ -47,7 +47,7 @@ M = TypeVar("M", bound=nn.Module)
 
 
 def _drawn(model: M) -> M:
-    """Random weights and biases; biases that are zeros would hide mistakes."""
+    """Draw random weights and biases; zero biases would hide mistakes."""
     model = model.double()
     for parameter in model.parameters():
         nn.init.normal_(parameter, std=0.7)
@@ -80,13 +80,13 @@ class Repeated(nn.Module):
 
 
 class SumPool(nn.Module):
-    """The sum over all places, for each channel."""
+    """Sum over all positions, for each channel."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x.flatten(2).sum(2)
 
 
-class DeepSets(nn.Module):
+class DeepSetsLayer(nn.Module):
     """The permutation-equivariant linear layer: each element, and the sum of all."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
@@ -110,7 +110,7 @@ Made = tuple[nn.Module, tuple[int, ...]]
 def mlp_of(
     widths: list[int], activation: Callable[[], nn.Module] = nn.ReLU, *, bias: bool = True
 ) -> nn.Sequential:
-    """A multilayer perceptron with the given widths, inputs and outputs included."""
+    """Return a multilayer perceptron with the given widths, including inputs and outputs."""
     layers: list[nn.Module] = []
     for inputs, outputs in pairwise(widths):
         layers += [nn.Linear(inputs, outputs, bias=bias), activation()]
@@ -143,7 +143,7 @@ def _cnn_1d(random: Random) -> Made:
 
 
 def _cnn_2d(random: Random) -> Made:
-    """Convolutions only, as in the paper's proposition on CNNs."""
+    """Return convolutions only, as in the paper's proposition on CNNs."""
     inputs, first, second = random.randint(1, 2), random.randint(2, 3), random.randint(2, 3)
     model = nn.Sequential(
         nn.Conv2d(inputs, first, 3, padding=1),
@@ -206,7 +206,7 @@ def _residual_cnn(random: Random) -> Made:
 
 
 def _residual_linear(random: Random) -> Made:
-    """A residual connection around one linear layer."""
+    """Return a network with a residual connection around one linear layer."""
     stream = random.randint(2, 4)
     return nn.Sequential(
         nn.Linear(2, stream), Residual(nn.Linear(stream, stream)), nn.ReLU(), nn.Linear(stream, 1)
@@ -216,7 +216,12 @@ def _residual_linear(random: Random) -> Made:
 def _deep_sets(random: Random) -> Made:
     hidden = random.randint(2, 4)
     model = nn.Sequential(
-        DeepSets(2, hidden), nn.ReLU(), DeepSets(hidden, 3), nn.Tanh(), SumElements(), nn.Linear(3, 2)
+        DeepSetsLayer(2, hidden),
+        nn.ReLU(),
+        DeepSetsLayer(hidden, 3),
+        nn.Tanh(),
+        SumElements(),
+        nn.Linear(3, 2),
     )
     return model, (1, random.randint(2, 3), 2)
 

@@ -72,7 +72,7 @@ def trials(seed: int, count: int) -> Iterator[Trial]:
 
 
 def npnfn(state_dict: dict[str, Tensor], coefficients: Coefficients) -> dict[str, Tensor]:
-    """New weights and biases of an MLP, as the paper writes them."""
+    """Return new weights and biases of an MLP, as the paper writes them."""
     a, c, layers = coefficients.a, coefficients.c, range(1, coefficients.layers + 1)
     W, b = _padded(state_dict, coefficients.layers)
     found = {}
@@ -88,7 +88,10 @@ def npnfn(state_dict: dict[str, Tensor], coefficients: Coefficients) -> dict[str
 
 
 def _padded(state_dict: dict[str, Tensor], layers: int) -> tuple[list[Tensor], list[Tensor]]:
-    """Weights and biases by layer; `W[0]`, `W[L + 1]` and `b[0]`, which do not exist, have zero sums."""
+    """Return weights and biases by layer.
+
+    `W[0]`, `W[L + 1]` and `b[0]`, which do not exist, have zero sums.
+    """
     W = [state_dict[_name(layer, "weight")] for layer in range(1, layers + 1)]
     inputs, outputs = W[0].shape[1], W[-1].shape[0]
     W = [W[0].new_zeros(inputs, 0), *W, W[0].new_zeros(0, outputs)]
@@ -98,7 +101,7 @@ def _padded(state_dict: dict[str, Tensor], layers: int) -> tuple[list[Tensor], l
 
 
 def _name(layer: int, part: str) -> str:
-    """The name of a parameter of `mlp_of`, where every second module is an activation."""
+    """Return the name of a parameter of `mlp_of`, where every second module is an activation."""
     return f"{2 * (layer - 1)}.{part}"
 
 
@@ -106,12 +109,12 @@ def _name(layer: int, part: str) -> str:
 
 
 def as_metanetwork(coefficients: Coefficients) -> GraphMetanetwork:
-    """Global feature, nodes, edges: one update each, in the order of the proof."""
+    """Build one update each for the global feature, nodes and edges, in the order of the proof."""
     a, c = coefficients.a, coefficients.c
     layers = coefficients.layers
 
     def by_layer_and_kind(edges: Tensor, context: Tensor) -> Tensor:
-        """The weight in the column of its layer: weights first, then biases. [E, 2 L]"""
+        """Place the weight in the column of its layer: weights first, then biases. [E, 2 L]"""
         column = (edges[:, LAYER] - 1 + layers * edges[:, IS_BIAS]).long()
         return torch.nn.functional.one_hot(column, 2 * layers) * edges[:, [VALUE]]
 

@@ -1,4 +1,4 @@
-"""A statement of the paper, the trials that test it, and what came of them."""
+"""A statement of the paper, the trials that test it, and their results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Statement:
-    """What the paper says, in a line, and how it is tried: `trials(seed, networks)`."""
+    """A statement of the paper in one line, and its test: `trials(seed, networks)`."""
 
     number: int
     text: str
@@ -33,7 +33,7 @@ class Statement:
 
 @dataclass(frozen=True)
 class Finding:
-    """The trials of a statement. It passes if there were some and none of them went wrong.
+    """The trials of a statement. It passes if there were any and none failed.
 
     >>> statement = Statement(1, "two and two are four", "sums", lambda seed, networks: iter(()))
     >>> statement.finding([Trial("small", 3, 0.0), Trial("large", 2, 1e-16)]).passed
@@ -63,7 +63,7 @@ class Finding:
         }
 
     def row(self) -> tuple[str, ...]:
-        """Networks, cases, error and verdict, as text."""
+        """Return networks, cases, error and verdict as text."""
         return (
             f"{len(self.trials)}",
             f"{self.cases:,} {self.statement.cases}",

@@ -1,10 +1,10 @@
 """Statement 5: a graph metanetwork that equals StatNN (appendix C.1.1).
 
 StatNN is an MLP of seven statistics of each weight matrix and bias. Each statistic is a function of sums
-over edges, held in the global feature. Moments take one sum each. For the paper's proof it is enough that
-quantiles too are some function of sums; such functions (power sums) are useless in floating point. Here an
-order statistic is found by bisection: each layer asks how many weights are at most the middle of what is
-left. After 64 layers no floating-point number is left between the ends.
+over edges, held in the global feature. Moments take one sum each. The paper's proof only needs quantiles to
+be some function of sums; such functions (power sums) are useless in floating point. Here an order statistic
+is found by bisection: each layer counts the weights that are at most the middle of the remaining interval.
+After 64 layers no floating-point number is left between the ends.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LARGEST = torch.finfo(torch.float64).max
 
 
 def trials(seed: int, count: int) -> Iterator[Trial]:
-    """Several MLPs of one depth and different widths, as one batch."""
+    """Try several MLPs of one depth and different widths as one batch."""
     random = Random(seed)
     for number in range(count):
         layers = 1 + number % 3
@@ -55,7 +55,7 @@ def _head(layers: int, seed: int) -> nn.Module:
 
 
 def statnn(model: nn.Module, head: nn.Module) -> Tensor:
-    """An MLP of mean, variance and quantiles of each parameter."""
+    """Return an MLP of mean, variance and quantiles of each parameter."""
     return head(torch.cat([statistics(parameter.detach().flatten()) for parameter in model.parameters()]))
 
 
@@ -68,7 +68,7 @@ def statistics(weights: Tensor) -> Tensor:
 
 
 def as_metanetwork(layers: int, head: nn.Module) -> GraphMetanetwork:
-    """Two layers for moments, 64 of bisection, one that turns all into statistics, and StatNN's MLP."""
+    """Build two layers for moments, 64 of bisection, one for the statistics, and StatNN's MLP."""
     tensors = 2 * layers
     columns = 3 + 2 * ORDERS  # count, sum, sum of squares; the ends of an interval for each order
     search = Bisection(tensors)
@@ -88,14 +88,14 @@ class Bisection:
         self.tensors = tensors
 
     def _own(self, edges: Tensor, context: Tensor) -> Tensor:
-        """The part of the global feature that is about an edge's own tensor."""
+        """Return the part of the global feature that belongs to an edge's tensor."""
         return context.unflatten(1, (self.tensors, -1))[torch.arange(len(edges)), self._tensor(edges)]
 
     def _tensor(self, edges: Tensor) -> Tensor:
         return (2 * (edges[:, LAYER] - 1) + edges[:, IS_BIAS]).long()
 
     def _spread(self, edges: Tensor, values: Tensor) -> Tensor:
-        """Values in the columns of an edge's own tensor, zeros in the others: sums are then by tensor."""
+        """Place values in the columns of an edge's tensor, so that sums are taken by tensor."""
         where = nn.functional.one_hot(self._tensor(edges), self.tensors).to(values.dtype)
         return (where[:, :, None] * values[:, None, :]).flatten(1)
 
@@ -127,7 +127,7 @@ class Bisection:
 
 
 def begin(sums: Tensor, tensors: int) -> Tensor:
-    """Counts and sums, room for squares, and all numbers as the interval of each order statistic."""
+    """Return counts, sums, zeros for squares, and all numbers as the interval of each order statistic."""
     moments = nn.functional.pad(sums.unflatten(1, (tensors, 2)), (0, 1))
     low = sums.new_full((len(sums), tensors, ORDERS), -LARGEST)
     return torch.cat([moments, low, -low], dim=-1).flatten(1)
@@ -139,13 +139,13 @@ def ends(parts: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def orders(count: Tensor) -> Tensor:
-    """The numbers, from 0, of the weights below and above each quantile. [...] -> [..., ORDERS]"""
+    """Return the ranks, from 0, of the weights below and above each quantile. [...] -> [..., ORDERS]"""
     place = QUANTILES * (count[..., None] - 1)
     return torch.cat([place.floor(), place.ceil()], dim=-1)
 
 
 def finish(parts: Tensor) -> Tensor:
-    """Statistics from counts, sums, squares and orders. [B, tensors, columns] -> [B, tensors * 7]"""
+    """Return statistics from counts, sums, squares and orders. [B, tensors, columns] -> [B, tensors * 7]"""
     count, total, squares = parts[..., :3].unbind(-1)
     below, above = ends(parts)[1].chunk(2, dim=-1)
     place = QUANTILES * (count[..., None] - 1)
@@ -154,13 +154,13 @@ def finish(parts: Tensor) -> Tensor:
 
 
 def middle(low: Tensor, high: Tensor) -> Tensor:
-    """The number halfway between two in the order of all floating-point numbers."""
+    """Return the midpoint of two numbers in the order of all floating-point numbers."""
     low, high = ordered(low), ordered(high)
     return from_ordered((low >> 1) + (high >> 1) + (low & high & 1))  # their sum would overflow
 
 
 def ordered(numbers: Tensor) -> Tensor:
-    """Integers in the same order as floating-point numbers. [...] of float64 -> [...] of int64"""
+    """Map floating-point numbers to integers in the same order. [...] of float64 -> [...] of int64"""
     bits = numbers.contiguous().view(torch.int64)
     return torch.where(bits < 0, torch.iinfo(torch.int64).min - bits, bits)
 

@@ -1,4 +1,4 @@
-"""All statements, and the tables of what was found."""
+"""All statements, and tables of the findings."""
 
 from __future__ import annotations
 
@@ -43,7 +43,10 @@ def verify(
     statements: Sequence[Statement] = STATEMENTS,
     on_trial: Callable[[Statement, Trial | None], None] = lambda statement, trial: None,
 ) -> list[Finding]:
-    """Try every statement on random networks; `on_trial` is told of each, and of the end of each by None."""
+    """Try every statement on random networks.
+
+    `on_trial` receives each trial, and None at the end of a statement.
+    """
     findings = []
     for statement in statements:
         trials = []
@@ -56,14 +59,14 @@ def verify(
 
 
 def table(findings: Sequence[Finding]) -> Table:
-    """One row for each statement."""
+    """Return one row for each statement."""
     rows = [(str(found.statement.number), found.statement.text, *found.row()) for found in findings]
     header = ("", "statement", "networks", "checked", "error", "verdict")
     return Table("Statements of the paper", header, rows, right=("networks", "checked", "error"))
 
 
 def evidence(finding: Finding) -> Table:
-    """What was found for the conjecture, by family of networks."""
+    """Tabulate what was found for the conjecture, by family of networks."""
     rows = []
     for family, found in finding.by_family().items():
         complete = sum(isinstance(trial, Lifted) and trial.complete for trial in found.trials)

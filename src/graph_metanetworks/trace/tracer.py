@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -14,22 +16,26 @@ from torch.utils._pytree import tree_map_only
 
 import graph_metanetworks.trace.interpret.modules
 import graph_metanetworks.trace.interpret.rules  # noqa: F401  (registers the rules)
-from graph_metanetworks.errors import TraceError, UnusedParameters
+from graph_metanetworks.errors import TraceError, UnseenWeights, UnusedParameters
 from graph_metanetworks.graph.parameter_graph import ParameterGraph
 from graph_metanetworks.graph.parts import Parameter
-from graph_metanetworks.trace.finish.assemble import finish
+from graph_metanetworks.table import listed
+from graph_metanetworks.trace.finish.assemble import assemble
 from graph_metanetworks.trace.interpret.declare import is_declared
 from graph_metanetworks.trace.interpret.interpreter import Interpreter
 from graph_metanetworks.trace.interpret.registry import has_rule
 from graph_metanetworks.trace.record.checks import check, check_example
+from graph_metanetworks.trace.record.discrete import read_entries, weight_entries
 from graph_metanetworks.trace.record.outputs import output_tensors
 from graph_metanetworks.trace.record.tape import Operation, Tape, WatchEscapes, plain_kernels, tensors
 from graph_metanetworks.trace.record.untouched import untouched
 from graph_metanetworks.trace.scaling import Recording
 
+_PACKAGE = __name__.partition(".")[0]
+
 
 def trace(model: nn.Module, /, *args: Any, **kwargs: Any) -> ParameterGraph:
-    """The parameter graph of a network; arguments exactly as for `model(...)`.
+    """Trace a network into its parameter graph; arguments are exactly those of `model(...)`.
 
     >>> import torch, graph_metanetworks as gmn
     >>> graph = gmn.trace(torch.nn.Conv2d(3, 8, 5), torch.randn(1, 3, 9, 9))
@@ -41,7 +47,7 @@ def trace(model: nn.Module, /, *args: Any, **kwargs: Any) -> ParameterGraph:
 
 @dataclass(frozen=True, kw_only=True)
 class Tracer:
-    """Options of tracing.
+    """Trace networks with options.
 
     Args:
         unknown: what to do with an operation that has no rule: "raise", or "pin" to claim no symmetry there.
@@ -73,32 +79,37 @@ class Tracer:
                 )
 
     def trace(self, model: nn.Module, /, *args: Any, **kwargs: Any) -> ParameterGraph:
-        """The parameter graph of a network; arguments exactly as for `model(...)`."""
+        """Trace a network into its parameter graph; arguments are exactly those of `model(...)`."""
         graph, _ = self.record(model, args, kwargs)
         return graph
 
     def record(
         self, model: nn.Module, args: tuple, kwargs: dict, *, snapshot: bool = False
     ) -> tuple[ParameterGraph, Interpreter]:
-        """The graph and the interpreter that made it; `snapshot` keeps the tensors of every operation."""
+        """Return the graph and the interpreter that made it.
+
+        `snapshot` keeps the tensors of every operation.
+        """
         check(model)
         with unset_fake_temporarily():
-            state = _State.of(model)
+            state = _NetworkState.of(model)
             tape = Tape(has_rule, snapshot=snapshot)
             convert = _to_meta if state.is_abstract else _without_fake
             args, kwargs = tree_map_only(Tensor, convert, (args, kwargs))
             check_example(_named_inputs(args, kwargs))
             result = self._run(model, state, tape, args, kwargs)
-            # the caller's default device and other function modes are not meant for our own tensors
+            # the caller's default device and other function modes must not affect our own tensors
             with torch._C.DisableTorchFunction():
                 return self._interpret(model, state, tape, result, args, kwargs)
 
     def _interpret(
-        self, model: nn.Module, state: _State, tape: Tape, result: Any, args: tuple, kwargs: dict
+        self, model: nn.Module, state: _NetworkState, tape: Tape, result: Any, args: tuple, kwargs: dict
     ) -> tuple[ParameterGraph, Interpreter]:
         outputs = self._outputs(model, result)
         interpreter = Interpreter(model, unknown=self.unknown)
         interpreter.log = [] if tape.snapshot else None
+        for tensor in state.discrete.values():
+            interpreter.add_discrete(tape.ref(tensor))
         for name, tensor in state.tensors.items():
             interpreter.add_parameter(tape.ref(tensor), name, state.originals[name])
         for name, tensor in _named_inputs(args, kwargs):
@@ -106,14 +117,17 @@ class Tracer:
         live = tape.live(outputs)
         interpreter.run(live)
         parameters = self._reached(model, state, interpreter)
-        graph = finish(
+        ignored = state.names - {n for p in parameters for n in (p.name, *p.tied)}
+        _warn_of_unseen(model, weight_entries(state.discrete, tape, live))
+        graph = assemble(
             interpreter,
             parameters,
             {p.name: interpreter.value(tape.ref(state.tensors[p.name])).dims for p in parameters},
             [interpreter.value(tape.ref(tensor)) for tensor in outputs],
             attention=self.attention,
             heads=self.heads,
-            ignored=state.names - {n for p in parameters for n in (p.name, *p.tied)},
+            ignored=ignored,
+            unseen=ignored & (state.foreign | read_entries(state.discrete, tape, live, outputs)),
             name=type(_original(model)).__name__,
         )
         recording = _recorded(tape, live, state, _named_inputs(args, kwargs), outputs)
@@ -140,7 +154,7 @@ class Tracer:
                 f"returned: {type(error).__name__}: {error}. It gets that result and returns its tensors."
             ) from error
 
-    def _run(self, model: nn.Module, state: _State, tape: Tape, args: tuple, kwargs: dict) -> Any:
+    def _run(self, model: nn.Module, state: _NetworkState, tape: Tape, args: tuple, kwargs: dict) -> Any:
         with (
             untouched(model),
             plain_kernels(),
@@ -155,18 +169,17 @@ class Tracer:
             except TraceError:
                 raise
             except Exception as error:
-                raise TraceError(_failure(model, tape.path, error)) from error
+                raise TraceError(_failure(model, state, tape.path, error)) from error
 
-    def _reached(self, model: nn.Module, state: _State, interpreter: Interpreter) -> list[Parameter]:
+    def _reached(self, model: nn.Module, state: _NetworkState, interpreter: Interpreter) -> list[Parameter]:
         learned = {name for name, _ in model.named_parameters(remove_duplicate=False)}
         unused = {name for name in state.tensors if name not in interpreter.used}
         missed = [name for name in state.tensors if name in unused and name in learned]
         if missed and self.unused == "raise":
-            listed = ", ".join(missed[:8]) + (", ..." if len(missed) > 8 else "")
             raise UnusedParameters(
                 f"the output does not depend on {len(missed)} parameter(s) of "
-                f"{type(model).__name__}: {listed}. Pass an example that uses them, or trace with "
-                'gmn.Tracer(unused="keep") to keep them as edges without symmetry.'
+                f"{type(model).__name__}: {listed(missed, 8)}. Pass an example that uses them, or trace with "
+                f'gmn.Tracer(unused="keep") to keep them as edges without symmetry.{_bypassed(missed, state)}'
             )
         return [
             Parameter(name, tuple(tensor.shape), tensor.dtype, state.tied[name])
@@ -178,11 +191,11 @@ class Tracer:
 def _recorded(
     tape: Tape,
     operations: list[Operation],
-    state: _State,
+    state: _NetworkState,
     inputs: list[tuple[str, Tensor]],
     outputs: list[Tensor],
 ) -> Recording:
-    """What scaling symmetries are found from later; declared modules read their parameters unseen."""
+    """Keep what is needed to find scaling symmetries later."""
     owner = {id(tensor): name for name, tensor in state.tensors.items()}
     parameters = {name: tape.ref(tensor) for name, tensor in state.tensors.items()}
     declared = {id(op.func): op.func for op in operations if isinstance(op.func, nn.Module)}
@@ -193,20 +206,23 @@ def _recorded(
             key: [parameters[owner[id(t)]] for t in module.parameters() if id(t) in owner]
             for key, module in declared.items()
         },
-        [tape.ref(tensor) for _, tensor in inputs],
+        # that an integer entry is zero here says nothing about other networks
+        [tape.ref(tensor) for tensor in (*(t for _, t in inputs), *state.discrete.values())],
         [tape.ref(tensor) for tensor in outputs],
     )
 
 
 @dataclass(frozen=True)
-class _State:
-    """The network's floating-point state: one tensor per owner, with the further names of tied ones."""
+class _NetworkState:
+    """The network's state: one floating-point tensor per owner, further names of tied ones, and the rest."""
 
     tensors: dict[str, Tensor]
     originals: dict[str, Tensor]
     tied: dict[str, tuple[str, ...]]
     names: frozenset[str]
     replaced: dict[str, Tensor]  # stand-ins for fake tensors
+    discrete: dict[str, Tensor]  # integer, boolean and complex tensors, by every name
+    foreign: frozenset[str]  # neither a parameter nor a buffer: extra state, packed weights
 
     @property
     def is_abstract(self) -> bool:
@@ -214,17 +230,22 @@ class _State:
         return any(tensor.device.type == "meta" for tensor in self.tensors.values())
 
     @staticmethod
-    def of(model: nn.Module) -> _State:
+    def of(model: nn.Module) -> _NetworkState:
         entries = model.state_dict(keep_vars=True)
         everything: dict[str, Tensor] = dict(model.named_buffers(remove_duplicate=False))
         everything.update(model.named_parameters(remove_duplicate=False))
         stand_in = {id(t): _without_fake(t) for t in everything.values() if isinstance(t, FakeTensor)}
         replaced = {n: stand_in[id(t)] for n, t in everything.items() if id(t) in stand_in}
+        known = {id(tensor) for tensor in everything.values()}
         owner: dict[int, str] = {}
         owned: dict[str, Tensor] = {}
         tied: dict[str, list[str]] = {}
+        discrete: dict[str, Tensor] = {}
         for name, tensor in entries.items():
-            if not isinstance(tensor, Tensor) or not tensor.is_floating_point():
+            if not isinstance(tensor, Tensor):
+                continue
+            if not tensor.is_floating_point():
+                discrete[name] = stand_in.get(id(tensor), tensor)
                 continue
             if id(tensor) in owner:
                 tied[owner[id(tensor)]].append(name)
@@ -232,17 +253,19 @@ class _State:
             owner[id(tensor)] = name
             owned[name] = stand_in.get(id(tensor), tensor)
             tied[name] = []
-        return _State(
+        return _NetworkState(
             owned,
             {name: entries[name] for name in owned},
             {k: tuple(v) for k, v in tied.items()},
             frozenset(entries),
             replaced,
+            discrete,
+            frozenset(name for name, entry in entries.items() if id(entry) not in known),
         )
 
 
 def _original(model: nn.Module) -> nn.Module:
-    """The network inside a `torch.compile`d one."""
+    """Return the network inside a `torch.compile`d one."""
     return getattr(model, "_orig_mod", model)
 
 
@@ -253,9 +276,42 @@ def _without_fake(tensor: Tensor) -> Tensor:
 
 
 def _to_meta(tensor: Tensor) -> Tensor:
-    """Inputs beside weights without values: numbers are not needed, indices are."""
+    """Move an input to the meta device, next to weights without values; indices keep their values."""
     tensor = _without_fake(tensor)
     return tensor.to("meta") if tensor.is_floating_point() else tensor
+
+
+def _bypassed(missed: list[str], state: _NetworkState) -> str:
+    """Name the remedy for a pruned weight whose module is never called, such as `out_proj` of attention."""
+    for name in missed:
+        path, _, parameter = name.removesuffix("_orig").rpartition(".")
+        if name.endswith("_orig") and f"{name.removesuffix('_orig')}_mask" in state.names:
+            return (
+                f" '{name}' belongs to torch.nn.utils.prune, and its module '{path}' is never called, so the "
+                "network uses a copy of the pruned weight. Make the pruning permanent with "
+                f"torch.nn.utils.prune.remove(model.get_submodule('{path}'), '{parameter}')."
+            )
+    return ""
+
+
+def _warn_of_unseen(model: nn.Module, names: frozenset[str]) -> None:
+    if names:
+        warnings.warn(
+            f"the output of {type(_original(model)).__name__} depends on {listed(sorted(names))} (integer, "
+            "boolean or complex). Only floating-point tensors lie on edges, so a metanetwork does not see "
+            "it; symmetries hold it fixed. If it is the same in every network, register it as a buffer with "
+            "persistent=False.",
+            UnseenWeights,
+            stacklevel=_frames_to_user(),
+        )
+
+
+def _frames_to_user() -> int:
+    """Return the `stacklevel` at which the caller's warning points outside of this package."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(f"{_PACKAGE}."):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def _named_inputs(args: tuple, kwargs: dict) -> list[tuple[str, Tensor]]:
@@ -270,7 +326,7 @@ def _named_inputs(args: tuple, kwargs: dict) -> list[tuple[str, Tensor]]:
     return named
 
 
-def _failure(model: nn.Module, path: str, error: Exception) -> str:
+def _failure(model: nn.Module, state: _NetworkState, path: str, error: Exception) -> str:
     place = f"in '{path}' ({type(model.get_submodule(path)).__name__})" if path else "at the top"
     frame, location = error.__traceback__, ""
     while frame is not None:
@@ -279,9 +335,9 @@ def _failure(model: nn.Module, path: str, error: Exception) -> str:
             location = f" ({code}:{frame.tb_lineno})"
         frame = frame.tb_next
     hint = (
-        "The weights have no values (meta or fake tensors) but the network reads one; trace it with real "
+        "The weights have no values (meta or fake tensors), but the network reads one. Trace it with real "
         "weights."
-        if "meta" in str(error).lower() and isinstance(error, NotImplementedError | RuntimeError)
+        if state.is_abstract and "meta" in str(error).lower()
         else "Check that model(*args, **kwargs) runs with the example you passed to gmn.trace."
     )
     return f"{type(model).__name__} raised {type(error).__name__} {place}{location}: {error}. {hint}"

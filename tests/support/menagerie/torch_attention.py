@@ -67,7 +67,7 @@ class MaskedAttention(nn.Module):
         super().__init__()
         self.attend = nn.MultiheadAttention(10, 2, batch_first=True)
         self.embed = nn.Linear(5, 10)
-        self.register_buffer("future", torch.ones(6, 6, dtype=torch.bool).triu(1))
+        self.register_buffer("future", torch.ones(6, 6, dtype=torch.bool).triu(1), persistent=False)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:  # [B, 6, 5] -> [B, 6, 10], [B, 2, 6, 6]
         x = self.embed(x)

@@ -5,7 +5,7 @@ variable: the group permutes it freely until an operation demands less. It may b
 
     Product     heads x head dimension;
     Concat      packed q, k, v; DenseNet: no element leaves its segment;
-    Cases       an action of its own for each segment of another axis (the heads of q, k and v).
+    Cases       a separate action for each segment of another axis (the heads of q, k and v).
 
 A *pinned* axis is not permuted at all. An axis may *depend* on others: the dimensions of each head are
 permuted independently of the other heads'. Dependence is assumed whenever a dimension is split, and

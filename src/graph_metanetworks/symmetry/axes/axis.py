@@ -1,4 +1,4 @@
-"""One axis, and the questions that can be asked of it."""
+"""Axes and queries on them."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def fixed(size: int, reason: str = "") -> Dim:
 
 
 def leaves(dim: Iterable[Axis]) -> Dim:
-    """The axes of a dimension with products expanded: variables, concatenations and cases."""
+    """Return the axes of a dimension with products expanded: variables, concatenations and cases."""
     found: Dim = []
     for axis in dim:
         axis = find(axis)
@@ -104,7 +104,7 @@ def size(dim: Iterable[Axis]) -> int:
 
 
 def variables(dim: Iterable[Axis]) -> Iterator[Axis]:
-    """All variables of a dimension, inside concatenations and cases too."""
+    """Yield all variables of a dimension, also inside concatenations and cases."""
     for axis in leaves(dim):
         if axis.form is None:
             yield axis
@@ -114,23 +114,23 @@ def variables(dim: Iterable[Axis]) -> Iterator[Axis]:
 
 
 def is_pinned(dim: Iterable[Axis]) -> bool:
-    """Whether nothing is permuted along a dimension."""
+    """Return whether nothing is permuted along a dimension."""
     return all(axis.pinned or axis.size < 2 for axis in variables(dim))
 
 
 def parents(axis: Axis) -> set[Axis]:
-    """The axes on which a variable depends."""
+    """Return the axes on which a variable depends."""
     axis = find(axis)
     return set(leaves(axis.depends)) - {axis}
 
 
 def ordered_parents(axis: Axis) -> list[Axis]:
-    """The parents in order of creation, where the order matters: a set is ordered by memory addresses."""
+    """Return the parents in order of creation; a set is ordered by memory addresses."""
     return sorted(parents(axis), key=lambda parent: parent.number)
 
 
 def referred(axis: Axis) -> set[Axis]:
-    """The axes that must be known to say how an axis is permuted, inside concatenations and cases too."""
+    """Return the axes that determine how an axis is permuted, also inside concatenations and cases."""
     axis = find(axis)
     if axis.pinned:
         return set()
@@ -141,13 +141,13 @@ def referred(axis: Axis) -> set[Axis]:
 
 
 def parts_of(axis: Axis) -> list[tuple[int, Dim]]:
-    """The parts of a concatenation or of cases."""
+    """Return the parts of a concatenation or of cases."""
     assert isinstance(axis.form, Concat | Cases)
     return axis.form.parts
 
 
 def boundaries(parts: Sequence[tuple[int, Dim]]) -> set[int]:
-    """The inner boundaries of a list of parts."""
+    """Return the inner boundaries of a list of parts."""
     return set(list(accumulate(length for length, _ in parts))[:-1])
 
 
@@ -163,7 +163,7 @@ def pin(dim: Iterable[Axis], reason: str) -> None:
 
 
 def instantiate(dims: Sequence[Dim]) -> list[Dim]:
-    """The same dimensions with a fresh variable for every generic one."""
+    """Return the same dimensions with a fresh variable for every generic one."""
     if not any(axis.generic for dim in dims for axis in variables(dim)):
         return list(dims)
     fresh: dict[Axis, Axis] = {}
@@ -183,7 +183,7 @@ def instantiate(dims: Sequence[Dim]) -> list[Dim]:
 
 
 def make_specific(dims: Iterable[Dim]) -> None:
-    """A tensor that is about to be written is no longer constant along anything."""
+    """Mark a tensor that is about to be written as no longer constant along any dimension."""
     for dim in dims:
         for axis in variables(dim):
             axis.generic = False

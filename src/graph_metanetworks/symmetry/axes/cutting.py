@@ -49,7 +49,7 @@ def cut(dim: Iterable[Axis], outer_size: int) -> tuple[Dim, Dim]:
 
 
 def split_product(axis: Axis, outer_size: int) -> bool:
-    """Refine an axis to outer x inner; False if a concatenation does not allow it."""
+    """Refine an axis to outer x inner; return False if a concatenation does not allow it."""
     axis = find(axis)
     inner_size = axis.size // outer_size
     if axis.form is None:
@@ -149,7 +149,7 @@ class Restriction:
 
 
 def part_of(dim: Iterable[Axis], start: int, length: int, log: list[Restriction] | None = None) -> Dim:
-    """The dimension of `[start : start + length]`; what was narrowed is appended to `log`."""
+    """Return the dimension of `[start : start + length]`; append what was narrowed to `log`."""
     whole = leaves(dim)
     if length == size(whole):
         return whole
@@ -203,7 +203,7 @@ def _join(parts: list[tuple[int, Dim]]) -> Dim:
 
 
 def concatenate(parts: list[tuple[int, Dim]]) -> Dim:
-    """The dimension of a concatenation of (length, dimension) parts."""
+    """Return the dimension of a concatenation of (length, dimension) parts."""
     parts = [(length, leaves(dim)) for length, dim in parts if length]
     if all(is_pinned(dim) for _, dim in parts):
         reasons = dict.fromkeys(axis.reason for _, dim in parts for axis in variables(dim))
@@ -213,7 +213,7 @@ def concatenate(parts: list[tuple[int, Dim]]) -> Dim:
 
 
 def restrict(dim: Iterable[Axis], log: Sequence[Restriction]) -> Dim:
-    """What remains of a dimension when the axes it depends on are narrowed."""
+    """Return what remains of a dimension when the axes it depends on are narrowed."""
     current = leaves(dim)
     for narrowed in log:
         current = [kept for axis in current for kept in leaves(_case(axis, narrowed))]
@@ -241,7 +241,7 @@ def _case(axis: Axis, narrowed: Restriction) -> Dim:
 
 
 def split_cases(axis: Axis, over: Axis, cuts: Iterable[int]) -> None:
-    """Give a variable that depends on `over` an action of its own in each part of `over`."""
+    """Let a variable that depends on `over` act separately in each part of `over`."""
     axis, over = find(axis), find(over)
     bounds = [0, *sorted(c for c in cuts if 0 < c < over.size), over.size]
     others = [parent for parent in ordered_parents(axis) if parent is not over]
@@ -250,7 +250,7 @@ def split_cases(axis: Axis, over: Axis, cuts: Iterable[int]) -> None:
         narrowed = Restriction(over, start, stop - start, _range(over, start, stop - start))
         part = Axis(axis.size, depends=narrowed.part, generic=axis.generic, reason=axis.reason)
         pieces.append((narrowed, part))
-    # before the others are looked at: they may depend on this axis in turn
+    # first, because the others may depend on this axis in turn
     axis.form = Cases([over], [(narrowed.length, [part]) for narrowed, part in pieces])
     for narrowed, part in pieces:
         part.depends = part.depends.union(*(leaves(_case(other, narrowed)) for other in others))
@@ -279,7 +279,7 @@ def refine_cases(axis: Axis, cuts: Iterable[int]) -> None:
 
 
 def narrow(dims: Sequence[Dim], index: int, start: int, length: int) -> list[Dim]:
-    """The dimensions of a tensor sliced to `[start : start + length]` along dimension `index`."""
+    """Return the dimensions of a tensor sliced to `[start : start + length]` along dimension `index`."""
     whole = leaves(dims[index])
     if length == size(whole):
         return list(dims)
@@ -294,7 +294,7 @@ def narrow(dims: Sequence[Dim], index: int, start: int, length: int) -> list[Dim
 
 
 def reshape(dims: Sequence[Dim], shape: Sequence[int]) -> list[Dim]:
-    """The dimensions of a tensor viewed with another shape."""
+    """Return the dimensions of a tensor viewed with another shape."""
     if prod(size(leaves(dim)) for dim in dims) == 0:
         return _reshape_empty(dims, shape)
     rest = [axis for dim in dims for axis in leaves(dim)]

@@ -1,4 +1,4 @@
-"""Cut a tensor's index space until no concatenation and no case is left open."""
+"""Cut a tensor's index space until no concatenation or case is left unresolved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Demand that dimensions are permuted alike."""
+"""Unify dimensions: demand that they are permuted by the same permutation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from graph_metanetworks.symmetry.axes.cutting import refine_cases, split_concat,
 
 
 def unify(first: Iterable[Axis], second: Iterable[Axis], reason: str) -> None:
-    """Demand that two dimensions of equal size are permuted alike."""
+    """Demand that two dimensions of equal size are permuted by the same permutation."""
     left, right = leaves(first), leaves(second)
     everything = left + right
     while left and right:
@@ -39,7 +39,7 @@ def unify(first: Iterable[Axis], second: Iterable[Axis], reason: str) -> None:
 
 
 def unify_dims(columns: Iterable[Sequence[Dim]], reason: str) -> None:
-    """Unify each column of dimensions; independent ones first, so that the others find the same parents."""
+    """Unify each column of dimensions, independent ones first, so that the others find the same parents."""
 
     def dependent(column: Sequence[Dim]) -> bool:
         return any(parents(axis) for dim in column for axis in leaves(dim) if not axis.form)
@@ -61,7 +61,7 @@ def _merge(a: Axis, b: Axis, reason: str) -> None:
         pin([b], a.reason or reason)
     if a.form is None and b.form is not None:
         a, b = b, a
-    if isinstance(a.form, Cases) and b in set(variables([a])):  # like one of its own cases: like all
+    if isinstance(a.form, Cases) and b in set(variables([a])):  # equal to one of its own cases, hence to all
         collapse(a, reason)
         unify([a], [b], reason)
         return
@@ -96,7 +96,7 @@ def _merge_forms(a: Axis, b: Axis, reason: str) -> None:
 
 
 def collapse(axis: Axis, reason: str) -> None:
-    """Give up the dependence of a `Cases` axis: all its cases become one."""
+    """Give up the dependence of a `Cases` axis by unifying all its cases."""
     axis = find(axis)
     assert isinstance(axis.form, Cases)
     first, *others = [part for _, part in axis.form.parts]

@@ -1,1 +1,1 @@
-"""From the interpreted operations to the graph."""
+"""Turn the interpreted operations into a parameter graph."""

@@ -1,4 +1,4 @@
-"""From an interpreted tape to a parameter graph."""
+"""Assemble a parameter graph from an interpreted tape."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ from graph_metanetworks.trace.finish.attention import (
 from graph_metanetworks.trace.finish.blocks import make_blocks
 from graph_metanetworks.trace.finish.projections import name_projections
 from graph_metanetworks.trace.interpret import wiring
-from graph_metanetworks.trace.interpret.builder import Builder
+from graph_metanetworks.trace.interpret.builder import ParameterGraphBuilder
 from graph_metanetworks.trace.interpret.interpreter import Interpreter
 from graph_metanetworks.trace.interpret.value import Value
 
 NOT_COMPUTED = {"input", "constant", "vocabulary"}
 
 
-def finish(
+def assemble(
     trace: Interpreter,
     parameters: Sequence[Parameter],
     dims: Mapping[str, list[Dim]],
@@ -50,6 +50,7 @@ def finish(
     attention: str,
     heads: str,
     ignored: frozenset[str],
+    unseen: frozenset[str],
     name: str,
 ) -> ParameterGraph:
     builder = trace.builder
@@ -57,7 +58,7 @@ def finish(
     _pin_unreached(trace, dims)
     forget_other_products(builder)
     _tell_pooled_apart(builder)
-    _settle(trace)  # before weights are cut: what a stream only seems to depend on would be cut with them
+    _settle(trace)  # before weights are cut, or spurious dependences of a stream would be cut too
     name_projections(builder)
     if attention == "shared":
         trace.notes += share_middle(builder)
@@ -79,6 +80,7 @@ def finish(
         parameters=tuple(parameters),
         symmetry=Symmetry(by_name, nodes, builder.num_nodes, groups, tuple(blocks)),
         ignored=ignored,
+        unseen=unseen,
         notes=tuple(dict.fromkeys(trace.notes)),
         node_head=None if node_head is None else _of_nodes(kept, node_head),
         name=name,
@@ -86,7 +88,7 @@ def finish(
 
 
 def _of_nodes(nodes: Tensor, node_head: Tensor) -> Tensor:
-    """The heads of the given nodes; nodes that were made afterwards belong to none."""
+    """Return the head of each given node; nodes made afterwards belong to none."""
     later = max(0, int(nodes.max()) + 1 - node_head.numel())
     return torch.nn.functional.pad(node_head, (0, later), value=-1)[nodes]
 
@@ -118,7 +120,7 @@ def _pin_outputs(trace: Interpreter, outputs: Sequence[Value]) -> None:
 
 
 def _pin_unreached(trace: Interpreter, dims: Mapping[str, list[Dim]]) -> None:
-    """Nothing is known about axes that never met an activation in this example."""
+    """Pin axes that never met an activation in this example, because nothing is known about them."""
     reached = {v for dims in trace.reached for dim in dims for v in variables(dim)}
     for name, own in dims.items():
         for dim in own:
@@ -129,7 +131,7 @@ def _pin_unreached(trace: Interpreter, dims: Mapping[str, list[Dim]]) -> None:
 
 
 def _follow_what_was_read(dim: Dim, reached: set[Axis]) -> None:
-    """Rows that the example did not read are permuted like those that it did."""
+    """Permute rows that the example did not read like those that it did."""
     for axis in leaves(dim):
         if not isinstance(axis.form, Cases):
             continue
@@ -139,15 +141,17 @@ def _follow_what_was_read(dim: Dim, reached: set[Axis]) -> None:
             if read and part not in read:
                 unify(read[0], part, "rows that the example did not read")
         if len({tuple(leaves(part)) for part in parts}) == 1:
-            collapse(axis, "rows that are all alike")
+            collapse(axis, "rows that are all equal")
 
 
 def _settle(trace: Interpreter) -> None:
     settle([*trace.types, *([group.dim] for group in trace.builder.groups)])
 
 
-def _without_lone_nodes(builder: Builder, blocks: list[EdgeBlock]) -> tuple[list[EdgeBlock], Tensor]:
-    """Drop groups that no edge touches (results of weights attached elsewhere); and say which remain."""
+def _without_lone_nodes(
+    builder: ParameterGraphBuilder, blocks: list[EdgeBlock]
+) -> tuple[list[EdgeBlock], Tensor]:
+    """Drop groups that no edge touches (results of weights attached elsewhere); return the nodes kept too."""
     touched = torch.zeros(builder.num_nodes, dtype=torch.bool, device="cpu")
     for block in blocks:
         touched[block.source.reshape(-1)] = True
@@ -166,8 +170,8 @@ def _without_lone_nodes(builder: Builder, blocks: list[EdgeBlock]) -> tuple[list
     return [replace(b, source=number[b.source], target=number[b.target]) for b in blocks], kept
 
 
-def _tell_pooled_apart(builder: Builder) -> None:
-    """Where the same nodes are used both pooled over places and not, the two weights get different kinds."""
+def _tell_pooled_apart(builder: ParameterGraphBuilder) -> None:
+    """Give two weights different kinds where the same nodes are used both pooled over positions and not."""
     used = {
         pooled: {
             group.start
@@ -183,8 +187,8 @@ def _tell_pooled_apart(builder: Builder) -> None:
             edges.kind = "pooled weight"
 
 
-def _set_depths(builder: Builder, blocks: Sequence[EdgeBlock]) -> None:
-    """Depth is the longest path from an input; sources of parameters lie one above what they act on."""
+def _set_depths(builder: ParameterGraphBuilder, blocks: Sequence[EdgeBlock]) -> None:
+    """Set depths to the longest path from an input; sources of parameters lie one above their targets."""
     number = {id(group): i for i, group in enumerate(builder.groups)}
     after: dict[int, set[int]] = defaultdict(set)
     entering = [0] * len(builder.groups)

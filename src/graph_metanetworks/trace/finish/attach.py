@@ -1,8 +1,8 @@
 """Attach parameters by their axes where no operation showed them as edges.
 
-Parameters that went through arithmetic (low-rank updates, norms of weights), rows that the example
-never read, and uses in which an axis that is permuted would not be visible at either end: nodes are
-those along the parameter's own axes, taken from nearby if an operation said so.
+These are parameters that went through arithmetic (low-rank updates, norms of weights), rows that the example
+never read, and uses in which a permuted axis would not be visible at either end. Their nodes are those along
+the parameter's own axes, taken from nearby if an operation said so.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from graph_metanetworks.symmetry.axes import Concat, Dim, is_pinned, leaves, narrow, variables
 from graph_metanetworks.trace.finish.coverage import Coverage
-from graph_metanetworks.trace.interpret.builder import Builder, Edges, Loose
+from graph_metanetworks.trace.interpret.builder import DraftEdges, ParameterGraphBuilder, UnattachedParameter
 from graph_metanetworks.trace.interpret.labels import (
     NOTHING,
     View,
@@ -30,14 +30,14 @@ from graph_metanetworks.trace.interpret.labels import (
 
 
 def attach_the_rest(
-    builder: Builder, shapes: Mapping[str, tuple[int, ...]], dims: Mapping[str, list[Dim]]
+    builder: ParameterGraphBuilder, shapes: Mapping[str, tuple[int, ...]], dims: Mapping[str, list[Dim]]
 ) -> None:
     """Make edges for every parameter element that has none yet."""
     _drop_blind_edges(builder)
-    loose: dict[str, Loose] = {}
+    loose: dict[str, UnattachedParameter] = {}
     for one in builder.loose:
         loose.setdefault(one.parameter, one)
-    uses: dict[str, list[Edges]] = defaultdict(list)
+    uses: dict[str, list[DraftEdges]] = defaultdict(list)
     for edges in builder.edges:
         if edges.view is not None:
             uses[edges.view.parameter].append(edges)
@@ -48,26 +48,26 @@ def attach_the_rest(
         missing = _missing(kin, shape)
         if missing is None:
             continue
-        near = loose.get(name, Loose(name, name.rpartition(".")[0]))
+        near = loose.get(name, UnattachedParameter(name, name.rpartition(".")[0]))
         if kin:
-            near = Loose(name, kin[0].path, near.nearby + _nodes_along(builder, kin[0]))
+            near = UnattachedParameter(name, kin[0].path, near.nearby + _nodes_along(builder, kin[0]))
         kind = kin[0].kind if kin else "weight" if len(shape) > 1 else "shift"
         _attach_by_axes(builder, kind, near, missing, shape, dims[name])
 
 
-def _drop_blind_edges(builder: Builder) -> None:
+def _drop_blind_edges(builder: ParameterGraphBuilder) -> None:
     """Undo uses in which a permuted axis of the parameter is not visible in the nodes at either end."""
     kept = []
     for edges in builder.edges:
         if edges.view is not None and _is_blind(builder, edges):
             nearby = _nodes_along(builder, edges)
-            builder.loose.insert(0, Loose(edges.view.parameter, edges.path, nearby))
+            builder.loose.insert(0, UnattachedParameter(edges.view.parameter, edges.path, nearby))
         else:
             kept.append(edges)
     builder.edges = kept
 
 
-def _is_blind(builder: Builder, edges: Edges) -> bool:
+def _is_blind(builder: ParameterGraphBuilder, edges: DraftEdges) -> bool:
     assert edges.view is not None
     if not _tells_ends(edges):
         return True
@@ -85,8 +85,8 @@ def _is_blind(builder: Builder, edges: Edges) -> bool:
     return not (needed <= shown and _tells_places(edges))
 
 
-def _tells_places(edges: Edges) -> bool:
-    """Whether the elements along each permuted axis, which may occur twice, lie between different nodes."""
+def _tells_places(edges: DraftEdges) -> bool:
+    """Return whether the elements along each permuted axis, which may repeat, lie between different nodes."""
     assert edges.view is not None
     label = edges.view.label
     ends = [end.expand(label.shape) for end in (edges.source, edges.target)]
@@ -111,8 +111,8 @@ def _tells_along(label: Tensor, ends: list[Tensor], where: int, dim: Dim) -> boo
     return True
 
 
-def _tells_ends(edges: Edges) -> bool:
-    """Whether every element lies between one pair of nodes, also if it occurs in several places."""
+def _tells_ends(edges: DraftEdges) -> bool:
+    """Return whether every element lies between one pair of nodes, even if it occurs several times."""
     assert edges.view is not None
     label = edges.view.label
     if label.device.type == "meta":
@@ -121,13 +121,13 @@ def _tells_ends(edges: Edges) -> bool:
     return all(pairs(label, end)[0].unique_consecutive(return_counts=True)[1].max() == 1 for end in ends)
 
 
-def _nodes_along(builder: Builder, edges: Edges) -> list[tuple[Dim, Tensor]]:
+def _nodes_along(builder: ParameterGraphBuilder, edges: DraftEdges) -> list[tuple[Dim, Tensor]]:
     groups = [g for end in (edges.source, edges.target) for g in builder.groups_in(end)]
     return [(g.dim, torch.arange(g.start, g.start + g.size)) for g in groups if g.size > 1]
 
 
-def _missing(uses: list[Edges], shape: tuple[int, ...]) -> Tensor | None:
-    """The elements of a parameter that lie on no edge yet; None if there are none."""
+def _missing(uses: list[DraftEdges], shape: tuple[int, ...]) -> Tensor | None:
+    """Return the elements of a parameter that lie on no edge yet, or None if there are none."""
     covered = Coverage(prod(shape))
     for edges in uses:
         if edges.view is not None:
@@ -139,9 +139,9 @@ def _missing(uses: list[Edges], shape: tuple[int, ...]) -> Tensor | None:
 
 
 def _attach_by_axes(
-    builder: Builder,
+    builder: ParameterGraphBuilder,
     kind: str,
-    near: Loose,
+    near: UnattachedParameter,
     missing: Tensor,
     shape: tuple[int, ...],
     dims: list[Dim],
@@ -152,7 +152,7 @@ def _attach_by_axes(
         if nodes is not None:
             ends.append(lay_along(nodes, index, len(shape)))
     ends.sort(key=lambda end: (builder.depths(end)[0], int(end.min())))
-    while len(ends) > 2:  # more permuted axes than an edge has ends: one end stands for pairs
+    while len(ends) > 2:  # an edge has two ends, so with more permuted axes one end stands for pairs
         ends[:2] = [_pairs(builder, near, ends[0], ends[1])]
     if not ends:
         ends = [_hub(builder, near).view([1] * len(shape))]
@@ -173,7 +173,7 @@ def _attach_by_axes(
 
 
 def _box(missing: Tensor) -> list[tuple[int, int]] | None:
-    """The range (start, length) along each dimension, if the missing elements fill a box."""
+    """Return the range (start, length) along each dimension if the missing elements fill a box."""
     where = (missing != NOTHING).nonzero()
     low, high = where.min(dim=0).values, where.max(dim=0).values
     lengths = high - low + 1
@@ -182,8 +182,8 @@ def _box(missing: Tensor) -> list[tuple[int, int]] | None:
     return list(zip(low.tolist(), lengths.tolist(), strict=True))
 
 
-def _hub(builder: Builder, near: Loose) -> Tensor:
-    """A node that stands for all that a parameter without permuted axes acts on."""
+def _hub(builder: ParameterGraphBuilder, near: UnattachedParameter) -> Tensor:
+    """Make one node for everything that a parameter without permuted axes acts on."""
     if not near.nearby:
         return builder.node("shared", near.path, 1)
     nodes = near.nearby[-1][1]
@@ -192,8 +192,10 @@ def _hub(builder: Builder, near: Loose) -> Tensor:
     return hub
 
 
-def _nodes_for(builder: Builder, near: Loose, dim: Dim, length: int) -> Tensor | None:
-    """The nodes along an axis: nearby ones, any others, or new ones; None for a pinned axis without any."""
+def _nodes_for(
+    builder: ParameterGraphBuilder, near: UnattachedParameter, dim: Dim, length: int
+) -> Tensor | None:
+    """Return the nodes along an axis: nearby, other or new ones; None for a pinned axis that has none."""
     axes = leaves(dim)
     if length == 1:
         return None
@@ -209,7 +211,9 @@ def _nodes_for(builder: Builder, near: Loose, dim: Dim, length: int) -> Tensor |
     return builder.nodes("axis", near.path, axes, length, lowest)
 
 
-def _pairs(builder: Builder, near: Loose, first: Tensor, second: Tensor) -> Tensor:
+def _pairs(
+    builder: ParameterGraphBuilder, near: UnattachedParameter, first: Tensor, second: Tensor
+) -> Tensor:
     shape = torch.broadcast_shapes(first.shape, second.shape)
     along = pattern(first.expand(shape)) | pattern(second.expand(shape))
     axes = [[] for _ in shape]

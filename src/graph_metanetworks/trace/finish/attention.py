@@ -1,4 +1,4 @@
-"""Attention in the finished graph: which products are attention, and the paper's variants of drawing it."""
+"""Decide which products are attention, and draw it as the options ask."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from torch import Tensor
 
 from graph_metanetworks.symmetry.axes import Dim, fixed, part_of, pin, unify
 from graph_metanetworks.trace.finish.projections import spread_back
-from graph_metanetworks.trace.interpret.builder import Attention, Builder, Nodes
+from graph_metanetworks.trace.interpret.builder import AttentionProduct, DraftGroup, ParameterGraphBuilder
 
 
-def forget_other_products(builder: Builder) -> None:
-    """Products of activations that are no attention (hypernetworks, say) lose the names of attention."""
+def forget_other_products(builder: ParameterGraphBuilder) -> None:
+    """Rename products of activations that are not attention, such as those of hypernetworks."""
     others = [attention for attention in builder.attentions if not attention.confirmed]
     builder.attentions = [attention for attention in builder.attentions if attention.confirmed]
     for attention in others:
@@ -25,8 +25,8 @@ def forget_other_products(builder: Builder) -> None:
             edges.kind = names[edges.kind]
 
 
-def index_heads(builder: Builder) -> Tensor:
-    """The paper's variant: one attention node instead of one per head, heads numbered and pinned.
+def index_heads(builder: ParameterGraphBuilder) -> Tensor:
+    """Merge the head nodes of each attention into one and pin the heads, as in the paper.
 
     Returns the head of each node, -1 for nodes outside attention. [N]
     """
@@ -34,7 +34,7 @@ def index_heads(builder: Builder) -> Tensor:
     index = torch.zeros(builder.num_nodes, dtype=torch.int64, device="cpu")  # head + 1
     for attention in builder.attentions:
         heads = attention.heads
-        pin(heads.dim, "heads told apart by index")
+        pin(heads.dim, "heads distinguished by index")
         merged[heads.start : heads.start + heads.size] = heads.start
         for nodes, number in attention.head_of:
             index[nodes] = number + 1
@@ -44,8 +44,8 @@ def index_heads(builder: Builder) -> Tensor:
     return index[kept] - 1
 
 
-def _drop_heads_without_scores(builder: Builder) -> None:
-    """Where queries, keys and values share their nodes, an index leaves nothing for a head node to say."""
+def _drop_heads_without_scores(builder: ParameterGraphBuilder) -> None:
+    """Drop head nodes where queries, keys and values share nodes: the index of the head says it all."""
     scored = {id(builder.group_of(int(e.target[0]))) for e in builder.edges if e.kind == "head"}
     heads = {id(attention.heads) for attention in builder.attentions} - scored
     builder.edges = [
@@ -55,8 +55,8 @@ def _drop_heads_without_scores(builder: Builder) -> None:
     ]
 
 
-def share_middle(builder: Builder) -> list[str]:
-    """The paper's variant: query, key and value of an attention meet in the same nodes.
+def share_middle(builder: ParameterGraphBuilder) -> list[str]:
+    """Merge the query, key and value nodes of each attention, as in the paper.
 
     Returns notes on attentions where this cannot be done because they have fewer key than query heads.
     """
@@ -78,8 +78,8 @@ def share_middle(builder: Builder) -> list[str]:
     return notes
 
 
-def _context_of(builder: Builder, attention: Attention) -> Nodes | None:
-    """The nodes of an attention's result, if there is one result."""
+def _context_of(builder: ParameterGraphBuilder, attention: AttentionProduct) -> DraftGroup | None:
+    """Return the nodes of an attention's result if it has exactly one."""
     if len(attention.values) != 1:
         return None
     value = int(attention.values[0].reshape(-1)[0])
@@ -91,8 +91,10 @@ def _context_of(builder: Builder, attention: Attention) -> Nodes | None:
     return found[0] if len(found) == 1 else None
 
 
-def _aligned(builder: Builder, attention: Attention, context: Nodes) -> list[Tensor] | None:
-    """Scores, queries, keys and values in the order of the attention's result; None if they do not match."""
+def _aligned(
+    builder: ParameterGraphBuilder, attention: AttentionProduct, context: DraftGroup
+) -> list[Tensor] | None:
+    """Return scores, queries, keys and values in the order of the result, or None if they do not match."""
     scores = attention.scores
     aligned = [torch.arange(scores.start, scores.start + scores.size, device="cpu")]
     for edges in builder.edges:
@@ -104,8 +106,8 @@ def _aligned(builder: Builder, attention: Attention, context: Nodes) -> list[Ten
     return aligned if one_to_one and len(aligned) == 4 else None
 
 
-def _merge_nodes(builder: Builder, merged: Tensor) -> Tensor:
-    """Replace nodes by those they were merged into and drop groups that are gone; returns the nodes kept."""
+def _merge_nodes(builder: ParameterGraphBuilder, merged: Tensor) -> Tensor:
+    """Replace nodes by those they were merged into and drop empty groups; return the nodes kept."""
     kept = merged.unique()
     number = torch.full((builder.num_nodes,), -1, dtype=torch.int64, device="cpu")
     number[kept] = torch.arange(kept.numel(), device="cpu")
@@ -132,8 +134,8 @@ def _merge_nodes(builder: Builder, merged: Tensor) -> Tensor:
     return kept
 
 
-def _remaining_axes(group: Nodes, own: Tensor) -> Dim:
-    """The axes of a group of which only some nodes remain."""
+def _remaining_axes(group: DraftGroup, own: Tensor) -> Dim:
+    """Return the axes of a group after some of its nodes were merged away."""
     first, last = int(own[0]), int(own[-1])
     if last - first + 1 != own.numel():
         pin(group.dim, "nodes merged with others")
@@ -141,8 +143,8 @@ def _remaining_axes(group: Nodes, own: Tensor) -> Dim:
     return part_of(group.dim, first - group.start, own.numel())
 
 
-def _drop_loops(builder: Builder) -> None:
-    """Merging can turn structural edges into loops, doubles, or a way from nodes to their head and back."""
+def _drop_loops(builder: ParameterGraphBuilder) -> None:
+    """Drop structural edges that merging turned into loops, duplicates, or detours through a head."""
     seen: set[tuple[str, bytes]] = set()
     gone = set()
     for edges in reversed(builder.edges):

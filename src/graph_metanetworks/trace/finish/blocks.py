@@ -13,14 +13,17 @@ from graph_metanetworks.graph.elements import Elements
 from graph_metanetworks.graph.parts import EdgeBlock
 from graph_metanetworks.symmetry.axes import is_pinned
 from graph_metanetworks.trace.finish.coverage import Coverage
-from graph_metanetworks.trace.interpret.builder import Builder, Edges
+from graph_metanetworks.trace.interpret.builder import DraftEdges, ParameterGraphBuilder
 from graph_metanetworks.trace.interpret.labels import canonical, pattern
 
 
-def make_blocks(builder: Builder, shapes: Mapping[str, tuple[int, ...]]) -> list[EdgeBlock]:
-    """Blocks in order; the first use that shows an element owns it, uses on constants (a zero state) last."""
+def make_blocks(builder: ParameterGraphBuilder, shapes: Mapping[str, tuple[int, ...]]) -> list[EdgeBlock]:
+    """Build the blocks in order.
 
-    def on_constants(edges: Edges) -> bool:
+    The first use of an element owns it; uses on constants (a zero state) come last.
+    """
+
+    def on_constants(edges: DraftEdges) -> bool:
         return all(group.kind == "constant" for group in builder.groups_in(edges.source))
 
     covered = {name: Coverage(prod(shape)) for name, shape in shapes.items()}
@@ -34,12 +37,12 @@ def make_blocks(builder: Builder, shapes: Mapping[str, tuple[int, ...]]) -> list
     return [block for index in sorted(blocks) for block in blocks[index]]
 
 
-def _structural(edges: Edges) -> EdgeBlock:
+def _structural(edges: DraftEdges) -> EdgeBlock:
     return EdgeBlock(edges.kind, tuple(edges.source.shape), edges.source, edges.target, path=edges.path)
 
 
-def _parameter_block(edges: Edges, shape: tuple[int, ...]) -> EdgeBlock:
-    """The block in the parameter's own element order, with index tensors of size 1 where nothing varies."""
+def _parameter_block(edges: DraftEdges, shape: tuple[int, ...]) -> EdgeBlock:
+    """Build a block in the parameter's element order, with index tensors of size 1 where nothing varies."""
     view = edges.view
     assert view is not None
     label = view.label
@@ -79,7 +82,7 @@ def _others(order: list[int], label: Tensor) -> list[int]:
 
 
 def _is_one_to_one(label: Tensor) -> bool:
-    """Whether a strided label shows each element at most once."""
+    """Return whether a strided label shows each element at most once."""
     reach = 0
     for stride, length in sorted((label.stride(d), label.size(d)) for d in pattern(label)):
         if stride <= reach:
@@ -88,8 +91,8 @@ def _is_one_to_one(label: Tensor) -> bool:
     return all(n == 1 or d in pattern(label) for d, n in enumerate(label.shape))
 
 
-def _listed(edges: Edges, label: Tensor, shape: tuple[int, ...]) -> tuple[Elements, Tensor, Tensor]:
-    """A view that no strides describe: each element once, at its first place."""
+def _listed(edges: DraftEdges, label: Tensor, shape: tuple[int, ...]) -> tuple[Elements, Tensor, Tensor]:
+    """List each element of a view that no strides describe, at its first occurrence."""
     flat = label.reshape(-1)
     source, target = (e.expand(label.shape).reshape(-1) for e in (edges.source, edges.target))
     keep = flat >= 0
@@ -140,7 +143,7 @@ def _split_repeats(block: EdgeBlock) -> EdgeBlock:
 
 
 def _repeat_length(block: EdgeBlock, dim: int, length: int) -> int:
-    """Size of the inner part if the nodes along `dim` repeat in runs or in rounds; 0 if they do not."""
+    """Return the inner size if the nodes along `dim` repeat in runs or periodically, else 0."""
     ends = [end for end in (block.source, block.target) if dim in pattern(end)]
     if len(ends) != 1 or length < 4:
         return 0
@@ -161,7 +164,10 @@ def _repeat_length(block: EdgeBlock, dim: int, length: int) -> int:
 
 
 def _with_positions(block: EdgeBlock) -> EdgeBlock:
-    """Dimensions that neither end tells apart are positions; ends get size 1 where they do not vary."""
+    """Mark dimensions that neither end distinguishes as positions.
+
+    Shrink ends to size 1 where they are constant.
+    """
     ends = pattern(block.source) | pattern(block.target)
     parallel = {d for d, n in enumerate(block.shape) if n > 1 and d not in ends}
     source, target = (
@@ -173,7 +179,7 @@ def _with_positions(block: EdgeBlock) -> EdgeBlock:
 
 
 def _with_owner(block: EdgeBlock, covered: Coverage) -> list[EdgeBlock]:
-    """The block as owner of elements that have none yet; the rest of it as an alias."""
+    """Split a block into the owner of elements that have none yet and an alias of the rest."""
     assert block.elements is not None
     old = covered.add(block.elements)
     if old is None:

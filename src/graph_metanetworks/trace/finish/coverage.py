@@ -1,4 +1,4 @@
-"""Which elements of a parameter have an owner already, without a mask over all of them where possible."""
+"""Track which elements of a parameter have an owner, without a mask over all of them where possible."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from graph_metanetworks.graph.elements import Elements
 
 
 class Coverage:
-    """The elements covered so far: ranges as long as every view is one, a mask from then on.
+    """The elements covered so far, as ranges while every view is one and as a mask afterwards.
 
     >>> covered = Coverage(6)
     >>> covered.add(Elements((4,), 0, (1,))), covered.is_complete
@@ -30,7 +30,7 @@ class Coverage:
         return sum(stop - start for start, stop in self._ranges) == self.total
 
     def add(self, elements: Elements) -> Tensor | None:
-        """Cover elements; returns which of them were covered before, or None if none was."""
+        """Cover elements; return which of them were covered before, or None if none was."""
         span = elements.span()
         if self._mask is None and span is not None:
             start, stop = span
@@ -40,7 +40,7 @@ class Coverage:
             if any(a <= start and stop <= b for a, b in self._ranges):
                 return torch.ones((), dtype=torch.bool, device="cpu").expand(stop - start)
         mask = self.mask()
-        if elements.listed is None:  # a view of the mask spares an index as large as the parameter
+        if elements.listed is None:  # a view of the mask avoids an index as large as the parameter
             view = mask.as_strided(elements.shape, elements.strides, elements.offset)
             old = view.flatten().clone() if bool(view.any()) else None
             view.fill_(True)
@@ -52,7 +52,7 @@ class Coverage:
         return old if bool(old.any()) else None
 
     def mask(self) -> Tensor:
-        """One truth value per element."""
+        """Return one truth value per element."""
         if self._mask is None:
             self._mask = torch.zeros(self.total, dtype=torch.bool, device="cpu")
             for start, stop in self._ranges:

@@ -1,4 +1,4 @@
-"""Tell the projections of queries, keys, values and outputs of attention apart."""
+"""Name the projections of attention: query, key, value and output."""
 
 from __future__ import annotations
 
@@ -9,47 +9,47 @@ import torch
 from torch import Tensor
 
 from graph_metanetworks.symmetry.axes import Dim, narrow, reshape
-from graph_metanetworks.trace.interpret.builder import Builder, Edges
+from graph_metanetworks.trace.interpret.builder import DraftEdges, ParameterGraphBuilder
 from graph_metanetworks.trace.interpret.labels import View, compact, pattern
 
-DUTIES = ("", "query", "key", "value", "output")
-MOST_PARTS = 64  # a packed weight that would fall into more parts keeps one kind
+PROJECTIONS = ("", "query", "key", "value", "output")
+MOST_PARTS = 64  # a packed weight with more parts keeps one kind
 
 
-def name_projections(builder: Builder) -> None:
-    """Give the weights and biases of projections kinds of their own; packed ones fall into parts."""
-    duty = _duty_of_nodes(builder)
+def name_projections(builder: ParameterGraphBuilder) -> None:
+    """Give the weights and biases of projections their own kinds; split packed ones."""
+    projection = _projection_of_nodes(builder)
     named = []
     for edges in builder.edges:
         projects = edges.view is not None and edges.kind.startswith("linear ")
-        named += _by_duty(edges, duty) if projects else [edges]
+        named += _split_by_projection(edges, projection) if projects else [edges]
     builder.edges = named
 
 
-def _duty_of_nodes(builder: Builder) -> Tensor:
-    """For each node whether it is a query, key, value or output, as an index into DUTIES. [N]"""
-    duty = torch.zeros(builder.num_nodes, dtype=torch.int8, device="cpu")
+def _projection_of_nodes(builder: ParameterGraphBuilder) -> Tensor:
+    """Return whether each node is a query, key, value or output, as an index into PROJECTIONS. [N]"""
+    projection = torch.zeros(builder.num_nodes, dtype=torch.int8, device="cpu")
     for attention in builder.attentions:
         labels = [("query", attention.queries), ("key", attention.keys)]
         for name, label in labels + [("value", values) for values in attention.values]:
-            _assign(duty, compact(label, pattern(label)), name)
-    spread_back(builder, duty)
+            _assign(projection, compact(label, pattern(label)), name)
+    spread_back(builder, projection)
     context = {id(group) for group in builder.groups if group.kind == "context"}
     for edges in builder.edges:
         weight = edges.view is not None and edges.kind == "linear weight"
         if weight and all(id(group) in context for group in builder.groups_in(edges.source)):
-            _assign(duty, compact(edges.target, pattern(edges.target)), "output")
-    return duty
+            _assign(projection, compact(edges.target, pattern(edges.target)), "output")
+    return projection
 
 
-def _assign(duty: Tensor, label: Tensor, name: str) -> None:
+def _assign(projection: Tensor, label: Tensor, name: str) -> None:
     nodes = label.reshape(-1)
     nodes = nodes[nodes >= 0]
-    duty[nodes[duty[nodes] == 0]] = DUTIES.index(name)
+    projection[nodes[projection[nodes] == 0]] = PROJECTIONS.index(name)
 
 
-def spread_back(builder: Builder, mark: Tensor) -> None:
-    """Nodes that feed nothing but queries (before a rotation or a norm, say) are marked as those are.
+def spread_back(builder: ParameterGraphBuilder, mark: Tensor) -> None:
+    """Mark nodes that feed only marked nodes, such as queries before a rotation or a norm.
 
     `mark` has a number for each node, 0 for those not marked, and is changed in place. [N]
     """
@@ -73,9 +73,9 @@ def spread_back(builder: Builder, mark: Tensor) -> None:
         mark[found] = high[found]
 
 
-def _by_duty(edges: Edges, duty: Tensor) -> list[Edges]:
+def _split_by_projection(edges: DraftEdges, projection: Tensor) -> list[DraftEdges]:
     along = pattern(edges.target)
-    values = duty[compact(edges.target, along)]
+    values = projection[compact(edges.target, along)]
     if values.unique().numel() == 1:
         return [_named(edges, int(values.reshape(-1)[0]))]
     if len(along) != 1:
@@ -93,7 +93,7 @@ def _by_duty(edges: Edges, duty: Tensor) -> list[Edges]:
 
 
 def _period(starts: list[int], line: Tensor) -> list[int]:
-    """Boundaries within one round if duties repeat in equal rounds (q, k, v packed per head)."""
+    """Return the boundaries within one period if projections repeat (q, k, v packed per head)."""
     for parts in (2, 3):
         if len(starts) - 1 > parts and (len(starts) - 1) % parts == 0:
             length = starts[parts]
@@ -103,8 +103,8 @@ def _period(starts: list[int], line: Tensor) -> list[int]:
     return []
 
 
-def _folded(edges: Edges, dim: int, length: int) -> Edges:
-    """The same edges with a dimension split into rounds of the given length."""
+def _folded(edges: DraftEdges, dim: int, length: int) -> DraftEdges:
+    """Return the same edges with a dimension split into periods of the given length."""
     assert edges.view is not None
     cut = (edges.view.label.size(dim) // length, length)
 
@@ -123,7 +123,7 @@ def _folded(edges: Edges, dim: int, length: int) -> Edges:
     )
 
 
-def _part(edges: Edges, dim: int, start: int, stop: int) -> Edges:
+def _part(edges: DraftEdges, dim: int, start: int, stop: int) -> DraftEdges:
     assert edges.view is not None
 
     def part(end: Tensor) -> Tensor:
@@ -134,7 +134,7 @@ def _part(edges: Edges, dim: int, start: int, stop: int) -> Edges:
     return replace(edges, source=part(edges.source), target=part(edges.target), view=view, dims=dims)
 
 
-def _named(edges: Edges, duty: int) -> Edges:
-    if not duty:
+def _named(edges: DraftEdges, projection: int) -> DraftEdges:
+    if not projection:
         return edges
-    return replace(edges, kind=edges.kind.replace("linear", DUTIES[duty]))
+    return replace(edges, kind=edges.kind.replace("linear", PROJECTIONS[projection]))

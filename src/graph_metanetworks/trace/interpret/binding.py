@@ -1,4 +1,4 @@
-"""How parameters become edges: elementwise on nodes, between nodes, or as data with nodes of their own."""
+"""Turn parameters into edges: elementwise on nodes, between nodes, or as data with nodes of their own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from graph_metanetworks.symmetry.axes import Dim, fixed, is_pinned, leaves, parents, pin, variables
 from graph_metanetworks.trace.interpret import wiring
-from graph_metanetworks.trace.interpret.builder import Loose
+from graph_metanetworks.trace.interpret.builder import UnattachedParameter
 from graph_metanetworks.trace.interpret.labels import View, canonical, compact, pattern
 from graph_metanetworks.trace.interpret.value import Role, Value, highest
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def bind(trace: Interpreter, kind: str, weight: Value, value: Value, shape: Sequence[int]) -> None:
-    """Parameters that act elementwise on a tensor: edges from a node of their own to the tensor's nodes.
+    """Add edges for parameters that act elementwise: from a node of their own to the tensor's nodes.
 
     The tensor's value is given nodes if it has none that fit.
     """
@@ -30,15 +30,15 @@ def bind(trace: Interpreter, kind: str, weight: Value, value: Value, shape: Sequ
 
 
 def attach_later(trace: Interpreter, weight: Value, nearby: list[tuple[Dim, Tensor]]) -> None:
-    """Parameters that went through arithmetic: remember the nodes along the axes that they may share."""
+    """Remember the nodes along shared axes for parameters that went through arithmetic."""
     fine = [(dim, nodes.reshape(-1)) for dim, nodes in nearby]
     fine += [found for dim, nodes in fine for found in _by_axis(dim, nodes)]
     for name in sorted(weight.mixed):
-        trace.builder.loose.append(Loose(name, trace.path, fine))
+        trace.builder.loose.append(UnattachedParameter(name, trace.path, fine))
 
 
 def connect_through(trace: Interpreter, source: Tensor, target: Tensor) -> None:
-    """Structural edges through one node, for a weight made by arithmetic whose edges are attached later."""
+    """Connect nodes through one hub, for a weight made by arithmetic whose edges are attached later."""
     builder = trace.builder
     sources = compact(source, pattern(source)).reshape(-1)
     hub = builder.node("mix", trace.path, builder.depths(sources)[1] + 1)
@@ -52,7 +52,7 @@ def connect_through(trace: Interpreter, source: Tensor, target: Tensor) -> None:
 
 
 def _by_axis(dim: Dim, nodes: Tensor) -> list[tuple[Dim, Tensor]]:
-    """If nodes along several axes differ along one of them only, that axis and its nodes."""
+    """Return the one axis along which nodes of several axes differ, with its nodes."""
     axes = leaves(dim)
     label = canonical(nodes.reshape([axis.size for axis in axes]))
     along = pattern(label)
@@ -77,7 +77,7 @@ def _bind_view(trace: Interpreter, kind: str, view: View, value: Value, shape: t
         kind = "position" if sites else _bias_kind(trace, target)
     for group in builder.groups_in(target):
         builder.bare.discard(group.start)
-    if "norm" in kind:  # a norm layer has one node for its scale; places are parallel edges
+    if "norm" in kind:  # a norm layer has one node for its scale; positions are parallel edges
         sites = set()
     sites |= _depended_on(dims, sites, varying)
     depth = builder.depths(target)[1]
@@ -91,7 +91,7 @@ def _bind_view(trace: Interpreter, kind: str, view: View, value: Value, shape: t
 def _distinct_sites(
     trace: Interpreter, kind: str, rows: Tensor, shape: tuple[int, ...], dims: Sequence[Dim], depth: int
 ) -> Tensor:
-    """Nodes for the places of a table, however often and in whatever order they were looked up."""
+    """Make one node per entry of a table, however often and in whatever order it was looked up."""
     builder = trace.builder
     if all(is_pinned(dims[d]) for d in pattern(rows)):
         elements, place = rows.unique(return_inverse=True)
@@ -105,13 +105,13 @@ def _distinct_sites(
 
 
 def _depended_on(dims: Sequence[Dim], sites: set[int], varying: set[int]) -> set[int]:
-    """Dimensions on which sites depend, such as channels of which each permutes its own states."""
+    """Return the dimensions on which sites depend, such as channels that each permute their own states."""
     needed = {parent for d in sites for v in variables(dims[d]) if not v.pinned for parent in parents(v)}
     return {d for d in varying if needed & set(leaves(dims[d]))}
 
 
 def _bias_kind(trace: Interpreter, target: Tensor) -> str:
-    """The first shift of the bare result of a linear map is its bias, however it was written."""
+    """Return the kind of a shift. The first one after a linear map is its bias, however it was written."""
     groups = trace.builder.groups_in(target)
     if len(groups) != 1 or groups[0].start not in trace.builder.bare:
         return "shift"
@@ -119,7 +119,7 @@ def _bias_kind(trace: Interpreter, target: Tensor) -> str:
 
 
 def _fitting_label(trace: Interpreter, varying: set[int], value: Value, shape: tuple[int, ...]) -> Tensor:
-    """The label that shares most dimensions with a parameter, made if there is none."""
+    """Return the label that shares most dimensions with a parameter; make one if there is none."""
 
     def fit(label: Tensor) -> tuple[int, int]:
         return len(pattern(label) & varying), -len(pattern(label) - varying)
@@ -129,7 +129,7 @@ def _fitting_label(trace: Interpreter, varying: set[int], value: Value, shape: t
         full = wiring.complete(trace, found, value)
         value.labels = [full if label is found else label for label in value.labels]
         return full
-    usual = 1 if len(shape) > 3 else len(shape) - 1  # where channels are, for a lone number
+    usual = 1 if len(shape) > 3 else len(shape) - 1  # where channels usually are, for a scalar
     along = max(varying) if varying else usual
     if found is None and value.is_activation and shape:
         return wiring.label_along(trace, value, shape, along)
@@ -140,7 +140,7 @@ def _fitting_label(trace: Interpreter, varying: set[int], value: Value, shape: t
 
 
 def _along(dims: Sequence[Dim], labels: Sequence[Tensor]) -> list[tuple[Dim, Tensor]]:
-    """Axes with the nodes along them, of labels that vary along one dimension."""
+    """Return axes with the nodes along them, for labels that vary along one dimension."""
     return [
         (dims[d], compact(label, {d}).reshape(-1))
         for label in labels
@@ -159,7 +159,9 @@ def attach_weight(
     *,
     pooled: bool = False,
 ) -> None:
-    """Edges from `source` to `target`; a parameter that is only a factor of one end acts on that end alone.
+    """Add edges from `source` to `target`.
+
+    A parameter that is a factor of one end only acts on that end alone.
 
     Weight norm has one gain per output: its elements do not vary along the inputs.
     """
@@ -170,7 +172,7 @@ def attach_weight(
     fits_source, fits_target = pattern(source) <= varying, pattern(target) <= varying
     if not fits_source and not fits_target:
         nearby = _along(dims, [source, target])
-        builder.loose.append(Loose(view.parameter, trace.path, nearby))
+        builder.loose.append(UnattachedParameter(view.parameter, trace.path, nearby))
         return
     if not (fits_source and fits_target):
         target = target if fits_target else source
@@ -187,7 +189,7 @@ def source_nodes(
     sites: set[int],
     target_depth: int,
 ) -> Tensor:
-    """Nodes that an elementwise parameter comes from: one, or one per place if it varies over places."""
+    """Make the source of an elementwise parameter: one node, or one per position if it varies."""
     depth = max(0, target_depth - 1)
     label = trace.builder.label(kind, trace.path, shape, dims, sites, depth)
     trace.builder.groups[-1].indexed = bool(sites)
@@ -195,7 +197,7 @@ def source_nodes(
 
 
 def lift(trace: Interpreter, value: Value, shape: Sequence[int]) -> Value:
-    """A parameter that serves as data (a class token, latents): nodes for its channels, edges into them."""
+    """Turn a parameter used as data (a class token, latents) into an activation with nodes of its own."""
     if not value.is_weight:
         return value
     lifted = Value(Role.WEIGHT, value.dims)
@@ -205,7 +207,7 @@ def lift(trace: Interpreter, value: Value, shape: Sequence[int]) -> Value:
 
 
 def opaque(call: Call) -> list[Value]:
-    """Whatever goes in and comes out is not permuted: sound for any operation."""
+    """Pin everything that goes in or comes out, which is sound for any operation."""
     values = [call.value(ref) for ref in call.tensors]
     reason = f"{call.operation.func} in '{call.path}'"
     for value in values:

@@ -22,8 +22,8 @@ from graph_metanetworks.trace.interpret.labels import (
 
 
 @dataclass(slots=True)
-class Nodes:
-    """A node group in the making."""
+class DraftGroup:
+    """A node group under construction."""
 
     kind: str
     name: str
@@ -36,8 +36,8 @@ class Nodes:
 
 
 @dataclass(slots=True)
-class Edges:
-    """An edge block in the making. `view` says which parameter element lies where; None: structural."""
+class DraftEdges:
+    """An edge block under construction. `view` holds the parameter's elements; None means structural."""
 
     kind: str
     source: Tensor
@@ -45,16 +45,16 @@ class Edges:
     path: str
     view: View | None = None
     dims: list[Dim] = field(default_factory=list)  # axes of the view
-    sites: frozenset[int] = frozenset()  # dimensions along which the source is a place, not a channel
-    pooled: bool = False  # the source was summed over places
+    sites: frozenset[int] = frozenset()  # dimensions along which the source is a position, not a channel
+    pooled: bool = False  # the source was summed over positions
 
 
 @dataclass(slots=True)
-class Attention:
+class AttentionProduct:
     """A product of two activations. It counts as attention if a softmax follows, or values meet its heads."""
 
-    heads: Nodes
-    scores: Nodes
+    heads: DraftGroup
+    scores: DraftGroup
     queries: Tensor
     keys: Tensor
     values: list[Tensor] = field(default_factory=list)
@@ -63,7 +63,7 @@ class Attention:
 
 
 @dataclass(slots=True)
-class Loose:
+class UnattachedParameter:
     """A parameter to be attached by its axes, near the nodes that an operation connected it to."""
 
     parameter: str
@@ -71,21 +71,21 @@ class Loose:
     nearby: list[tuple[Dim, Tensor]] = field(default_factory=list)  # axes and the nodes along them
 
 
-class Builder:
+class ParameterGraphBuilder:
     def __init__(self):
-        self.groups: list[Nodes] = []
-        self.edges: list[Edges] = []
-        self.loose: list[Loose] = []
+        self.groups: list[DraftGroup] = []
+        self.edges: list[DraftEdges] = []
+        self.loose: list[UnattachedParameter] = []
         self.bare: set[int] = set()  # groups that are the plain result of a linear map so far
-        self.attentions: list[Attention] = []
+        self.attentions: list[AttentionProduct] = []
         self._starts: list[int] = []
         self.num_nodes = 0
 
     # -------------------------------------------------------------- nodes
 
     def nodes(self, kind: str, name: str, dim: Dim, size: int, depth: int) -> Tensor:
-        """A new node group; returns its node numbers."""
-        group = Nodes(kind, name, self.num_nodes, size, depth, list(dim))
+        """Add a node group and return its node numbers."""
+        group = DraftGroup(kind, name, self.num_nodes, size, depth, list(dim))
         self.groups.append(group)
         self._starts.append(group.start)
         self.num_nodes += size
@@ -103,7 +103,7 @@ class Builder:
         along: Iterable[int],
         depth: int,
     ) -> Tensor:
-        """A label for a tensor of `shape` with new nodes along the given dimensions."""
+        """Make new nodes along the given dimensions and return their label for a tensor of `shape`."""
         along = sorted(along)
         axes = [axis for d in along for axis in dims[d]]
         numbers = self.nodes(kind, name, axes, prod(shape[d] for d in along), depth)
@@ -119,7 +119,7 @@ class Builder:
         labels: Sequence[Tensor],
         depth: int,
     ) -> Tensor:
-        """A label with new nodes for whatever the given labels tell apart, at the granularity of axes."""
+        """Make new nodes for whatever the given labels distinguish, at the granularity of axes."""
         axes: list[Axis] = [axis for dim in dims for axis in leaves(dim)]
         lengths = [axis.size for axis in axes] or [1]
         along: set[int] = set()
@@ -131,11 +131,11 @@ class Builder:
 
     # -------------------------------------------------------------- what nodes are
 
-    def group_of(self, node: int) -> Nodes:
+    def group_of(self, node: int) -> DraftGroup:
         return self.groups[bisect_right(self._starts, node) - 1]
 
-    def groups_in(self, label: Tensor) -> list[Nodes]:
-        """The node groups that occur in a label, in order."""
+    def groups_in(self, label: Tensor) -> list[DraftGroup]:
+        """Return the node groups that occur in a label, in order."""
         label = compact(label, pattern(label))
         low, high = int(label.min()), int(label.max())
         if low < 0:
@@ -151,23 +151,23 @@ class Builder:
         return [self.groups[first + int(i)] for i in found]
 
     def depths(self, *labels: Tensor) -> tuple[int, int]:
-        """The smallest and the largest depth of any node in the labels."""
+        """Return the smallest and the largest depth of any node in the labels."""
         depths = [group.depth for label in labels for group in self.groups_in(label)]
         return (min(depths), max(depths)) if depths else (0, 0)
 
-    def attentions_in(self, label: Tensor) -> list[Attention]:
-        """The products whose heads occur in a label."""
+    def attentions_in(self, label: Tensor) -> list[AttentionProduct]:
+        """Return the products whose heads occur in a label."""
         heads = self.groups_in(label)
         return [a for a in self.attentions if any(a.heads is group for group in heads)]
 
     # -------------------------------------------------------------- edges
 
     def connect(self, kind: str, source: Tensor, target: Tensor, path: str) -> None:
-        """Structural edges between the nodes of two labels of equal shape."""
+        """Add structural edges between the nodes of two labels of equal shape."""
         both = pairs(source, target)
         both = both[:, (both[0] >= 0) & (both[1] >= 0)]
         if both.size(1):
-            self.edges.append(Edges(kind, both[0], both[1], path))
+            self.edges.append(DraftEdges(kind, both[0], both[1], path))
             self.bare -= {group.start for group in self.groups_in(both[1])}
 
     def attach(
@@ -181,14 +181,17 @@ class Builder:
         sites: Iterable[int] = (),
         pooled: bool = False,
     ) -> None:
-        """Parameter edges; the view (with axes `dims`), source and target broadcast against each other."""
+        """Add parameter edges.
+
+        The view (with axes `dims`), source and target broadcast against each other.
+        """
         shape = torch.broadcast_shapes(view.label.shape, source.shape, target.shape)
         view = view.expand(shape)
         keep = [d for d in range(len(shape)) if varies(view.label, d)]
         label = compact(view.label, keep)
         source, target = (compact(end.expand(shape), keep) for end in (source, target))
         self.edges.append(
-            Edges(
+            DraftEdges(
                 kind,
                 source,
                 target,
@@ -200,8 +203,8 @@ class Builder:
             )
         )
 
-    def reset(self, groups: list[Nodes], num_nodes: int) -> None:
-        """Take over node groups that were renumbered."""
+    def reset(self, groups: list[DraftGroup], num_nodes: int) -> None:
+        """Replace the node groups by renumbered ones."""
         self.groups = groups
         self._starts = [group.start for group in groups]
         self.num_nodes = num_nodes

@@ -37,14 +37,14 @@ class Declaration:
     One string per tensor, one word per dimension::
 
         i           an axis of channels, which may be permuted
-        T           a place (batch, time, kernel, grid), which may not; `...` for any number of them
+        T           a position (batch, time, kernel, grid), which may not; `...` for any number of them
         4           a fixed size
         (4 h)       several axes packed into one dimension
         f+b         two axes of channels side by side
         f|b         a different axis at each index of the first dimension
 
     An edge goes from the channels that come first (inputs before hidden before output ones) to those
-    that come last; `"(4 h) p : p -> h"` says it explicitly. Places of a parameter with only one axis of
+    that come last; `"(4 h) p : p -> h"` says it explicitly. Positions of a parameter with only one axis of
     channels are nodes of their own. A call with more tensors than `inputs` lists is followed operation
     by operation.
     """
@@ -67,7 +67,7 @@ def declare(
     outputs: Sequence[str] = (),
     kinds: Mapping[str, str] | None = None,
 ) -> None:
-    """Take modules of exactly this class as a whole.
+    """Treat modules of exactly this class as one operation.
 
     >>> import graph_metanetworks as gmn
     >>> class Shift(torch.nn.Linear):
@@ -84,10 +84,16 @@ def declare(
 
 
 def is_declared(module: nn.Module, num_inputs: int) -> bool:
-    """Whether a call of the module with so many tensors is taken as a whole."""
+    """Return whether a call of the module with `num_inputs` tensors is taken as a whole.
+
+    A declaration says nothing about a weight that a hook computes (`torch.nn.utils.prune`), so a module with
+    such a weight is followed operation by operation.
+    """
     found = DECLARATIONS.get(type(module))
     declaration = found(module) if found else None
-    return declaration is not None and num_inputs <= len(declaration.inputs)
+    if declaration is None or num_inputs > len(declaration.inputs):
+        return False
+    return not any(isinstance(vars(module).get(name), Tensor) for name in declaration.parameters)
 
 
 @dataclass
@@ -98,7 +104,7 @@ class _Axes:
     dims: dict[str, Dim] = field(default_factory=dict)
 
     def learn(self, spec: list[list[str]], shape: Sequence[int], what: str) -> None:
-        """Find the sizes of axes from a tensor's shape."""
+        """Infer the sizes of axes from a tensor's shape."""
         for names, length in zip(spec, shape, strict=True):
             unknown = [n for n in names if self.size(n) is None]
             known = prod(self.size(n) or 1 for n in names)
@@ -131,7 +137,7 @@ class _Axes:
         return found
 
     def all_dims(self, spec: list[list[str]]) -> list[Dim]:
-        """The dimensions of a tensor; alternatives range over its first one."""
+        """Return the dimensions of a tensor; alternatives range over its first one."""
         dims = [self.dim(names) for names in spec]
         for index, names in enumerate(spec):
             if len(names) == 1 and "|" in names[0] and self.length(names[0]) > 1:
@@ -156,7 +162,7 @@ class _Axes:
 
 
 def _words(spec: str, shape: Sequence[int]) -> list[list[str]]:
-    """`"(4 h) i"` as `[["4", "h"], ["i"]]`; `...` becomes the sizes it stands for."""
+    """Parse `"(4 h) i"` into `[["4", "h"], ["i"]]`; `...` becomes the sizes it stands for."""
     dims = spec.split(" : ")[0]
     words = [word.strip("()").split() for word in re.findall(r"\([^)]*\)|\S+", dims)]
     if ["..."] in words:
@@ -173,10 +179,10 @@ def apply_declaration(trace: Interpreter, operation: Operation) -> None:
     module = operation.func
     declaration = DECLARATIONS[type(module)](module)
     assert declaration is not None
-    _Use(trace, operation, module, declaration).wire()
+    _DeclaredCall(trace, operation, module, declaration).wire()
 
 
-class _Use:
+class _DeclaredCall:
     """One call of a declared module. `nodes` holds the nodes along each axis of channels, in flow order."""
 
     def __init__(self, trace: Interpreter, operation: Operation, module: nn.Module, declared: Declaration):
@@ -211,7 +217,7 @@ class _Use:
     # -------------------------------------------------------------- nodes
 
     def _enter(self) -> None:
-        """Nodes of the channels that come in."""
+        """Find the nodes of the incoming channels."""
         for words, ref in self.inputs:
             for dim, names in enumerate(words):
                 if len(names) == 1 and names[0][0].islower():
@@ -224,7 +230,10 @@ class _Use:
                     self.nodes.setdefault(names[0], line)
 
     def _make_nodes(self) -> None:
-        """New nodes for every other axis of channels; one packed with places has nodes at each place."""
+        """Make nodes for every other axis of channels.
+
+        One packed with positions has nodes at each position.
+        """
         depth = self.trace.builder.depths(*self.nodes.values())[1] if self.nodes else 0
         packed = {
             name: names
@@ -271,7 +280,7 @@ class _Use:
         trace.used |= value.parameters
 
     def _ends(self, name: str, flat: list[str]) -> tuple[Tensor | None, Tensor | None]:
-        """Where the edges of a parameter with these axes start and end."""
+        """Return where the edges of a parameter with these axes start and end."""
         arrow = self.declared.parameters[name].partition(" : ")[2]
         channels = [word for word in flat if word[0].islower()]
         order = list(self.nodes)
@@ -290,7 +299,7 @@ class _Use:
         return self._laid(first, source_at, flat), target
 
     def _laid(self, name: str, at: int, flat: list[str]) -> Tensor:
-        """Nodes of an axis laid along its place among a parameter's axes."""
+        """Lay the nodes of an axis along its position among a parameter's axes."""
         names = self.packed.get(name)
         if names is None or not all(n in flat for n in names):
             return lay_along(self._line(name), at, len(flat))

@@ -24,14 +24,14 @@ from graph_metanetworks.symmetry.axes import (
     unify_dims,
 )
 from graph_metanetworks.trace.interpret import binding, memory
-from graph_metanetworks.trace.interpret.builder import Builder
+from graph_metanetworks.trace.interpret.builder import ParameterGraphBuilder
 from graph_metanetworks.trace.interpret.declare import apply_declaration
 from graph_metanetworks.trace.interpret.labels import View
 from graph_metanetworks.trace.interpret.registry import find_rule, functional_name
 from graph_metanetworks.trace.interpret.value import Role, Value
 from graph_metanetworks.trace.record.tape import Escape, Operation, TensorRef, refs
 
-LARGEST_CONSTANT = 4_000_000  # elements; larger constants are taken to vary everywhere
+LARGEST_CONSTANT = 4_000_000  # elements; larger constants are assumed to vary everywhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +47,16 @@ class Call:
         return self.arguments[argument]
 
     def get(self, *arguments: str) -> Any:
-        """The first of several spellings of an argument that this operation has."""
+        """Return the first of several spellings of an argument that this operation has."""
         return next((self.arguments[a] for a in arguments if a in self.arguments), None)
 
     def value(self, argument: str | TensorRef) -> Value:
-        """What is known of a tensor argument."""
+        """Return what is known about a tensor argument."""
         ref = self.arguments[argument] if isinstance(argument, str) else argument
         return self.trace.value(ref)
 
     def use(self, argument: str | TensorRef) -> Value:
-        """The same with axes of its own if the tensor is constant: for rules that unify."""
+        """Like `value`, but with fresh axes if the tensor is constant; for rules that unify."""
         value = self.value(argument)
         dims = instantiate(value.dims)
         if all(a is b for a, b in zip(dims, value.dims, strict=True)):
@@ -81,7 +81,7 @@ class Call:
         return self.operation.path
 
     def rerun(self, label: Tensor, argument: str = "self") -> Tensor:
-        """The operation itself, on a label instead of the tensor it was called with."""
+        """Run the operation itself on a label instead of the tensor it was called with."""
         return self._again(label, argument)
 
     def rerun_all(self, label: Tensor, argument: str = "self") -> list[Tensor]:
@@ -100,7 +100,7 @@ class Interpreter:
     """State of one trace: values of tensors, axes seen together, the graph under construction."""
 
     def __init__(self, model: nn.Module, *, unknown: str = "raise"):
-        self.builder = Builder()
+        self.builder = ParameterGraphBuilder()
         self.unknown = unknown
         self.notes: list[str] = []
         self.values: dict[int, Value] = {}
@@ -115,6 +115,7 @@ class Interpreter:
         self._parameters: dict[str, TensorRef] = {}
         self._inputs: dict[tuple, Tensor] = {}
         self._input_shapes: dict[str, tuple[int, ...]] = {}
+        self._discrete: set[int] = set()  # storages of integer, boolean and complex state
         self._memory = memory.Memory()
 
     # -------------------------------------------------------------- values
@@ -134,19 +135,23 @@ class Interpreter:
         self.seen(value.dims, activation=value.is_activation)
 
     def seen(self, dims: list[Dim], *, activation: bool = False) -> None:
-        """Note axes that occur together: a dependence between them must hold here too."""
+        """Record axes that occur together, because a dependence between them must hold here too."""
         self.types.append(dims)
         if activation:
             self.reached.append(dims)
 
     def mixes_along(self, dims: Sequence[Dim], mixed: Iterable[int]) -> None:
-        """Note that places along some dimensions change: no other axis may depend on them."""
+        """Record that the operation mixes some dimensions, so no other axis may depend on them."""
         mixed = set(mixed)
         self.seen([dim for index, dim in enumerate(dims) if index not in mixed])
 
     def _constant(self, ref: TensorRef) -> Value:
-        """A tensor that nothing on the tape made: constant along the dimensions on which it does not vary."""
+        """Describe a tensor that no operation made: pinned along the dimensions on which it varies."""
         value = ref.value
+        if ref.storage in self._discrete:
+            return Value(
+                Role.CONSTANT, [fixed(length, "not a floating-point weight") for length in ref.shape]
+            )
         readable = ref.has_value and value.layout == torch.strided
         dims = []
         for dim, length in enumerate(ref.shape):
@@ -156,6 +161,13 @@ class Interpreter:
             else:
                 dims.append(fixed(length, "a constant that varies along it"))
         return Value(Role.CONSTANT, dims)
+
+    def add_discrete(self, ref: TensorRef) -> None:
+        """Add an integer, boolean or complex entry of the state dict.
+
+        No automorphism permutes it, so all of its axes are pinned, whatever its values are in this network.
+        """
+        self._discrete.add(ref.storage)
 
     def add_input(self, ref: TensorRef, name: str) -> None:
         dims = [fixed(length, "input") for length in ref.shape]
@@ -174,17 +186,17 @@ class Interpreter:
         self.set(ref, Value(Role.WEIGHT, dims, views=views))
 
     def axes_of(self, names: Iterable[str]) -> set[Axis]:
-        """The axes of parameters, by name."""
+        """Return the axes of the named parameters."""
         return {
             axis for name in names for dim in self.value(self._parameters[name]).dims for axis in leaves(dim)
         }
 
     def state_ref(self, tensor: Tensor) -> TensorRef:
-        """The parameter or buffer of the model, as the tape knows it."""
+        """Return the reference to a parameter or buffer of the model."""
         return self._state[id(tensor)]
 
     def input_nodes(self, name: str, elements: Tensor, dim: Dim) -> Tensor:
-        """Nodes for the given elements of an input, the same ones each time they are asked for.
+        """Return nodes for the given elements of an input, the same ones on every call.
 
         Elements that differ only in where they are (another step of a sequence) have the same nodes.
         """
@@ -216,7 +228,7 @@ class Interpreter:
         except Exception as error:
             raise TraceError(
                 f"the rule for {operation.func} failed {where(operation)}: {error!r}. This is a bug in "
-                "the rule; please report it. Until it is mended, gmn.declare the module as a whole."
+                "the rule; please report it. Until it is fixed, gmn.declare the module as a whole."
             ) from error
 
     def step(self, operation: Operation) -> None:
@@ -247,7 +259,7 @@ class Interpreter:
         return Call(self, operation, name, operation.arguments)
 
     def _write(self, ref: TensorRef, value: Value) -> None:
-        """An in-place result: memory keeps one type, and other views of it see the new nodes."""
+        """Store an in-place result. Memory keeps its axes, and other views of it see the new nodes."""
         old = self.values[ref.key]
         make_specific(old.dims)
         dims = instantiate(value.dims)
@@ -257,7 +269,7 @@ class Interpreter:
         self._memory.write(ref, old, self.values[ref.key])
 
     def _leaves_torch(self, operation: Operation) -> None:
-        """Values that Python or NumPy sees: whatever they are used for, they must not be permuted."""
+        """Pin values that Python or NumPy sees, because their use cannot be followed."""
         (ref,) = operation.inputs
         value = self.value(ref)
         if value.is_pinned:
@@ -275,7 +287,7 @@ class Interpreter:
         return binding.opaque(call)
 
     def _not_understood(self, what: str, remedy: str) -> None:
-        """Refuse the network, or note that its symmetry is given up in one place."""
+        """Refuse the network, or note that symmetry is given up in one place."""
         if self.unknown == "raise":
             raise UnsupportedOperation(
                 f"{what}. {remedy}, describe the module with gmn.declare, or trace with "
@@ -292,13 +304,13 @@ class Interpreter:
         return self._modules.get(path)
 
     def owns(self, path: str, value: Value) -> bool:
-        """Whether every parameter in a value belongs to the module at `path`."""
+        """Return whether every parameter in a value belongs to the module at `path`."""
         prefix = f"{path}." if path else ""
         return all(name.startswith(prefix) for name in value.parameters)
 
 
 def _coordinates(elements: Tensor, shape: tuple[int, ...]) -> list[int]:
-    """Coordinates of elements along the dimensions of an input on which they differ."""
+    """Return coordinates of elements along the dimensions of an input on which they differ."""
     rest, columns = elements, []
     for length in reversed(shape):
         columns.append(rest % length)

@@ -3,7 +3,7 @@
 A label is an integer tensor of the tensor's shape with stride 0 along dimensions it does not vary on,
 so that a million activations of 64 channels need 64 integers. View-like operations simply run on
 labels. Labels of parameter elements start as meta tensors, whose strides alone say which element stands
-where; they get values only if an operation that is no view touches them.
+where; they get values only if an operation other than a view touches them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from graph_metanetworks.graph.elements import Elements
 
-NOTHING = -1  # the label of places that no node stands for
+NOTHING = -1  # the label of positions without a node
 
 
 def varies(label: Tensor, dim: int) -> bool:
@@ -24,12 +24,12 @@ def varies(label: Tensor, dim: int) -> bool:
 
 
 def pattern(label: Tensor) -> set[int]:
-    """The dimensions along which a label varies."""
+    """Return the dimensions along which a label varies."""
     return {dim for dim in range(label.dim()) if varies(label, dim)}
 
 
 def canonical(label: Tensor) -> Tensor:
-    """The same label with stride 0 wherever it is constant."""
+    """Return the same label with stride 0 wherever it is constant."""
     if label.device.type == "meta":
         return label
     shape = label.shape
@@ -42,18 +42,18 @@ def canonical(label: Tensor) -> Tensor:
 
 
 def compact(label: Tensor, keep: Iterable[int]) -> Tensor:
-    """The label with size 1 along every dimension not in `keep`."""
+    """Return the label with size 1 along every dimension not in `keep`."""
     keep = set(keep)
     return label[tuple(slice(None) if d in keep else slice(0, 1) for d in range(label.dim()))]
 
 
 def lay_along(values: Tensor, dim: int, ndim: int) -> Tensor:
-    """A vector laid along one dimension of `ndim`, size 1 along the others."""
+    """Lay a vector along one of `ndim` dimensions, with size 1 along the others."""
     return values.view([-1 if i == dim else 1 for i in range(ndim)])
 
 
 def pairs(first: Tensor, second: Tensor) -> Tensor:
-    """The distinct pairs of two labels of equal shape. [2, n]"""
+    """Return the distinct pairs of two labels of equal shape. [2, n]"""
     keep = pattern(first) | pattern(second)
     left, right = torch.broadcast_tensors(compact(first, keep), compact(second, keep))
     left, right = left.reshape(-1), right.reshape(-1)
@@ -64,7 +64,7 @@ def pairs(first: Tensor, second: Tensor) -> Tensor:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class View:
-    """A parameter as it appears inside some tensor: which element stands where (-1: none)."""
+    """A parameter inside some tensor: which element is at each position (-1: none)."""
 
     parameter: str
     label: Tensor
@@ -74,7 +74,7 @@ class View:
         return View(parameter, torch.empty(tuple(shape), dtype=torch.int64, device="meta"))
 
     def moved(self, operation: Callable[[Tensor], Tensor]) -> View:
-        """The view after an operation that only moves elements."""
+        """Return the view after an operation that only moves elements."""
         return self.moved_all(lambda label: [operation(label)])[0]
 
     def moved_all(self, operation: Callable[[Tensor], Sequence[Tensor]]) -> list[View]:
@@ -90,7 +90,7 @@ class View:
         return self.elements().index()
 
     def along(self, dim: int) -> Tensor | None:
-        """The elements along one dimension, at the first place where there is one at each index."""
+        """Return the elements along one dimension, at the first place where none is missing."""
         places = self.dense().movedim(dim, -1).reshape(-1, self.label.size(dim))
         complete = (places != NOTHING).all(dim=1)  # padding has no elements
         return places[int(complete.int().argmax())] if bool(complete.any()) else None

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 class Memory:
-    """The writes into each storage, in order; a tensor learns of those it has missed when it is read."""
+    """The writes into each storage, in order; a tensor catches up on missed writes when it is read."""
 
     def __init__(self):
         self._writes: dict[int, list[tuple[TensorRef, Value]]] = defaultdict(list)
         self._known: dict[int, int] = {}  # how many writes of its storage a tensor has seen
 
     def up_to_date(self, ref: TensorRef) -> None:
-        """The tensor was just made or written."""
+        """Record that the tensor was just made or written."""
         self._known[ref.key] = len(self._writes[ref.storage])
 
     def write(self, ref: TensorRef, old: Value, new: Value) -> None:
@@ -37,7 +37,7 @@ class Memory:
         self.up_to_date(ref)
 
     def read(self, ref: TensorRef, value: Value) -> Value:
-        """The value of a tensor after the writes that it has missed."""
+        """Return the value of a tensor after the writes that it has missed."""
         for written, new in self._writes[ref.storage][self._known[ref.key] :]:
             if _layout(ref) == _layout(written):
                 value = replace(new, dims=value.dims)
@@ -61,7 +61,10 @@ def _layout(ref: TensorRef) -> tuple:
 
 
 def _common_places(written: TensorRef, other: TensorRef) -> Tensor | None:
-    """For each place of `other` the place of `written` at the same address, or NOTHING; None if all are."""
+    """Map each place of `other` to the place of `written` at the same address, or NOTHING.
+
+    None if they are disjoint.
+    """
     address, theirs = _addresses(written), _addresses(other)
     if not address.numel() or not theirs.numel():
         return None
@@ -78,7 +81,7 @@ def _addresses(ref: TensorRef) -> Tensor:
 
 
 def _seen_through(value: Value, new: Value, ref: TensorRef, place: Tensor) -> Value:
-    """What another view shows after a write into the places it shares."""
+    """Return what another view shows after a write into memory that it shares."""
     nothing = torch.tensor(NOTHING, device="cpu")
     old = value.labels or [nothing]
     fresh = [label.reshape(-1)[place.clamp(min=0)] for label in new.labels] or [nothing]
@@ -94,7 +97,7 @@ def _seen_through(value: Value, new: Value, ref: TensorRef, place: Tensor) -> Va
 
 
 def viewed_in_place(call: Call) -> Value:
-    """`transpose_`, `squeeze_` and the like: the same memory with its dimensions in another order."""
+    """Handle `transpose_`, `squeeze_` and the like: the same memory with its dimensions in another order."""
     old: TensorRef = call["self"]
     new = call.out
     value = call.value(old)

@@ -1,4 +1,4 @@
-"""Modules of PyTorch that are declared as a whole: recurrent layers, whose steps would all look alike."""
+"""Declare PyTorch's recurrent layers as a whole, because their steps are all the same."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
 
 
 def recurrent(module: nn.RNNBase) -> Declaration:
-    """Hidden axes `f0, f1, ...` of the layers (`b0, ...` backwards), or projections `p0, ...` (`q0, ...`)."""
+    """Declare hidden axes `f0, ...` per layer (`b0, ...` backwards), or projections `p0, ...` (`q0, ...`)."""
     gates = GATES[module.mode]
     directions = ("", "_reverse") if module.bidirectional else ("",)
     parameters: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""The one registry of operation rules."""
+"""The registry of operation rules."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REDUCTION: list[Rule] = []
 
 
 def rule(*operations: Any) -> Callable[[Rule], Rule]:
-    """Say how an operation treats axes and nodes; `operations` as `torch.ops.aten.mm` or `"my_lib::op"`.
+    """Register how an operation treats axes and nodes; `operations` as `torch.ops.aten.mm` or `"my_lib::op"`.
 
     The function gets a `Call` (arguments by name, values of tensors, the graph under construction) and
     returns the `Value` of the result, or a list of them. An operation can have only one rule.
@@ -40,12 +40,12 @@ def rule(*operations: Any) -> Callable[[Rule], Rule]:
 
 
 def remove_rule(operation: Any) -> None:
-    """Forget the rule of an operation, so that another can take its place."""
+    """Remove the rule of an operation, so that another can take its place."""
     del RULES[operation_name(operation)]
 
 
 def operation_name(operation: Any) -> str:
-    """`torch.ops.aten.mm`, `torch.ops.aten.mm.default`, `"aten::mm"` and `"mm"` are all `aten::mm`.
+    """Return the qualified name, `aten::mm` for `torch.ops.aten.mm`, its overloads, and `"mm"`.
 
     >>> operation_name(torch.ops.aten.mm.default)
     'aten::mm'
@@ -58,7 +58,7 @@ def operation_name(operation: Any) -> str:
 
 
 def functional_name(func: Any) -> str:
-    """The name of an operation without the underscore of its in-place form."""
+    """Return the name of an operation without the underscore of its in-place form."""
     name = func._schema.name
     in_place = func._schema.is_mutable and name.endswith("_") and not name.endswith("__")
     return name[:-1] if in_place else name

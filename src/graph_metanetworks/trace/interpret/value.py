@@ -27,8 +27,8 @@ class Value:
     An activation has `labels` once nodes stand for its channels; until then `origin` says which
     elements of an input it shows, and `behind` which nodes it was computed from in a way that labels
     cannot follow. A weight has `views` of parameters; `mixed` names parameters that went through
-    arithmetic. `pooled` says that places were summed up, which tells the two matrices of a DeepSets
-    layer apart. `passed` names the first function that it went through since its nodes were made.
+    arithmetic. `pooled` says that positions were summed, which distinguishes the two matrices of a
+    DeepSets layer. `passed` names the first function that it went through since its nodes were made.
     """
 
     role: Role
@@ -58,13 +58,13 @@ class Value:
         return all(is_pinned(dim) for dim in self.dims)
 
     def moved(self, dims: list[Dim], operation: Callable[[Tensor], Tensor]) -> Value:
-        """The value of a tensor whose elements an operation only moves: the operation runs on the labels."""
+        """Return the value after an operation that only moves elements: the operation runs on the labels."""
         return self.moved_all([dims], lambda label: [operation(label)])[0]
 
     def moved_all(
         self, all_dims: list[list[Dim]], operation: Callable[[Tensor], Sequence[Tensor]]
     ) -> list[Value]:
-        """The same for an operation with several results, such as a split."""
+        """Like `moved`, for an operation with several results, such as a split."""
         labels = [operation(label) for label in self.labels]
         views = [view.moved_all(operation) for view in self.views]
         origin = self.origin.moved_all(operation) if self.origin else None
@@ -80,7 +80,7 @@ class Value:
         ]
 
     def arithmetic(self, dims: list[Dim]) -> Value:
-        """The value after arithmetic that no label follows."""
+        """Return the value after arithmetic that no label follows."""
         if self.is_weight:
             return Value(self.role, dims, mixed=self.parameters)
         return Value(self.role, dims, behind=self.behind)

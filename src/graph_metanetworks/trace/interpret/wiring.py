@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def label_along(trace: Interpreter, value: Value, shape: Sequence[int], dim: int) -> Tensor:
-    """The label that tells the channels along `dim` apart; nodes are made if there are none yet."""
+    """Return the label that distinguishes the channels along `dim`; make nodes if there are none yet."""
     if shape[dim] > 1:
         found = [label for label in value.labels if varies(label, dim)]
     else:
@@ -47,7 +47,10 @@ def label_along(trace: Interpreter, value: Value, shape: Sequence[int], dim: int
 
 
 def only_label(trace: Interpreter, value: Value, shape: Sequence[int], along: int) -> Tensor:
-    """One label for all that tells places apart; nodes along one dimension if there are none yet."""
+    """Return one label for all that is distinguished.
+
+    Make nodes along one dimension if there are none yet.
+    """
     if len(value.labels) > 1:
         return _product(trace, value, shape, value.labels)
     if value.labels:
@@ -59,7 +62,7 @@ def only_label(trace: Interpreter, value: Value, shape: Sequence[int], along: in
 
 
 def complete(trace: Interpreter, label: Tensor, value: Value) -> Tensor:
-    """Give the places that no node stands for (padding, unwritten memory) constant nodes."""
+    """Make constant nodes where no node stands (padding, unwritten memory)."""
     small = compact(label, pattern(label)).clone()
     if not bool((small == NOTHING).any()):
         return label
@@ -77,14 +80,14 @@ def complete(trace: Interpreter, label: Tensor, value: Value) -> Tensor:
 
 
 def _runs(mask: Tensor) -> list[tuple[int, int]]:
-    """Ranges in which a vector of truth values is true."""
+    """Return the ranges in which a boolean vector is true."""
     edges = torch.nn.functional.pad(mask.int(), (1, 1)).diff()
     starts, stops = (edges == 1).nonzero().reshape(-1), (edges == -1).nonzero().reshape(-1)
     return list(zip(starts.tolist(), stops.tolist(), strict=True))
 
 
 def _product(trace: Interpreter, value: Value, shape: Sequence[int], labels: list[Tensor]) -> Tensor:
-    """Nodes for each combination of several labels, joined to all of them."""
+    """Make nodes for each combination of several labels, joined to all of them."""
     builder = trace.builder
     depth = builder.depths(*labels)[1] + 1
     new = builder.label_like("product", trace.path, shape, value.dims, labels, depth)
@@ -114,7 +117,7 @@ def _new_label(trace: Interpreter, value: Value, shape: Sequence[int], dim: int)
 
 
 def nodes_behind(*values: Value) -> Tensor | None:
-    """All nodes that the values were computed from."""
+    """Return all nodes that the values were computed from."""
     found = [compact(label, pattern(label)).reshape(-1) for v in values for label in v.labels]
     found += [v.behind for v in values if v.behind is not None]
     if not found:
@@ -129,7 +132,7 @@ def nodes_behind(*values: Value) -> Tensor | None:
 def join_all(
     trace: Interpreter, kind: str, values: Sequence[Value], shape: Sequence[int], dims: list[Dim]
 ) -> list[Tensor]:
-    """Labels of an elementwise combination of activations, with structural edges between their nodes."""
+    """Return labels of an elementwise combination of activations; connect their nodes by structural edges."""
     labels: list[Tensor] = []
     if prod(shape) == 0:
         return labels
@@ -206,7 +209,7 @@ def _join_partial(
     shape: Sequence[int],
     dims: list[Dim],
 ) -> Tensor:
-    """Where only one side has nodes they stand for the result; elsewhere both are joined."""
+    """Join two labels where both have nodes; elsewhere keep the nodes of the one that has some."""
     only = torch.where(first == NOTHING, second, first)
     overlap = (first != NOTHING) & (second != NOTHING)
     if not bool(overlap.any()):
@@ -219,7 +222,7 @@ def _join_partial(
 def own_nodes(
     trace: Interpreter, label: Tensor, others: Sequence[Tensor], shape: Sequence[int], dims: list[Dim]
 ) -> Tensor:
-    """The label, or copies of its nodes if they stand beside themselves (a channel and its negative)."""
+    """Return the label, or copies of its nodes if others contain them (a channel and its negative)."""
     nodes = compact(label, pattern(label)).reshape(-1)
     if not any(bool(torch.isin(nodes, compact(x, pattern(x)).reshape(-1)).any()) for x in others):
         return label
@@ -234,7 +237,10 @@ def own_nodes(
 
 
 def hub_label(trace: Interpreter, value: Value, shape: Sequence[int]) -> Tensor | None:
-    """One node for all that lies behind a tensor without labels, as a label; None if nothing does."""
+    """Make one node for all that lies behind a tensor without labels.
+
+    Return its label, or None if nothing does.
+    """
     if value.labels or value.behind is None or not value.behind.numel():
         return None
     builder = trace.builder
@@ -250,7 +256,7 @@ def tell_about(
     shape: Sequence[int],
     dims: list[Dim],
 ) -> list[Tensor]:
-    """Labels that also know of what lies behind another operand, unless it is those nodes themselves."""
+    """Connect labels to the nodes behind another operand, unless those are the same nodes."""
     if value.behind is None or not labels:
         return labels
     own = nodes_behind(Value(Role.ACTIVATION, dims, labels=labels))

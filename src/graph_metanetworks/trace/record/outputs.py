@@ -1,4 +1,4 @@
-"""Which tensors of a network's result are its output."""
+"""Select the output tensors of a network's result."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from graph_metanetworks.trace.record.tape import tensors
 
 
 def output_tensors(result: Any) -> list[Tensor]:
-    """Every tensor of a result, except in the caches of `transformers`.
+    """Return every tensor of a result, except in the caches of `transformers`.
 
     A cache of keys and values is state: it saves the next call some work, and its neurons may be permuted.
     """

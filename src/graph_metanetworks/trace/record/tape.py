@@ -18,10 +18,13 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 from torch._decomp import decomposition_table
+from torch._ops import HigherOrderOperator
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map_only
+
+from graph_metanetworks.errors import UnsupportedOperation
 
 UNIFORM = {"zeros", "empty"}
 _OUR_CODE = str(Path(__file__).resolve().parent.parent)
@@ -66,7 +69,7 @@ class Operation:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The arguments by name, defaults included; of an ATen overload only."""
+        """The arguments of an ATen overload by name, including defaults."""
         schema = self.func._schema.arguments
         given = {a.name: value for a, value in zip(schema, self.args, strict=False)}
         return {a.name: a.default_value for a in schema} | given | self.kwargs
@@ -89,9 +92,9 @@ def refs(tree: Any) -> list[TensorRef]:
 
 
 def tensors(tree: Any, *, skip: Callable[[Any], bool] = lambda node: False) -> list[Tensor]:
-    """All tensors in nested containers and objects: dicts, tuples, dataclasses, graphs, any object.
+    """Return all tensors in nested containers and objects: dicts, tuples, dataclasses, graphs, any object.
 
-    What `skip` says yes to is not looked into.
+    Objects for which `skip` returns True are not searched.
     """
     found: list[Tensor] = []
     seen: set[int] = set()
@@ -120,7 +123,7 @@ def tensors(tree: Any, *, skip: Callable[[Any], bool] = lambda node: False) -> l
 
 @dataclass(frozen=True, slots=True)
 class Escape:
-    """A way for values to leave PyTorch, after which no operation shows what becomes of them."""
+    """A call through which values leave PyTorch, after which they cannot be followed."""
 
     name: str
 
@@ -129,7 +132,7 @@ class Escape:
 
 
 class WatchEscapes(TorchFunctionMode):
-    """Note calls that hand a tensor's values to Python or NumPy without an operation."""
+    """Record calls that hand a tensor's values to Python or NumPy without an operation."""
 
     METHODS: ClassVar[dict] = {
         Tensor.numpy: "Tensor.numpy",
@@ -151,9 +154,11 @@ class WatchEscapes(TorchFunctionMode):
 class Tape(TorchDispatchMode):
     """The operations of a forward pass, in order.
 
-    `knows` says which operations have a rule; what has none is decomposed by PyTorch where it can be.
-    `snapshot` keeps a copy of every tensor as it was, for checks that run operations again.
+    `knows` tells which operations have a rule; PyTorch decomposes the others where it can. `snapshot` keeps a
+    copy of every tensor, for checks that run operations again.
     """
+
+    supports_higher_order_operators = True  # so that they reach `__torch_dispatch__`, which refuses them
 
     def __init__(self, knows: Callable[[Any], bool], *, snapshot: bool = False):
         super().__init__()
@@ -180,6 +185,8 @@ class Tape(TorchDispatchMode):
         kwargs = kwargs or {}
         if self._muted:
             return run_on_meta(func, args, kwargs) if _any_meta(args, kwargs) else func(*args, **kwargs)
+        if isinstance(func, HigherOrderOperator):
+            raise UnsupportedOperation(_higher_order(func.name(), self.path))
         if not self._knows(func):
             result = self._decompose(func, args, kwargs)
             if result is not NotImplemented:
@@ -202,7 +209,7 @@ class Tape(TorchDispatchMode):
                     return decomposition_table[func](*args, **kwargs)
                 return func.decompose(*args, **kwargs)
         except Exception:
-            # a decomposition that does not apply here is no error of the user's: the operation is kept whole
+            # a decomposition that fails is not the user's error: the operation is recorded whole
             del self.operations[mark:]
             return NotImplemented
 
@@ -214,7 +221,7 @@ class Tape(TorchDispatchMode):
 
     @contextmanager
     def following(self, model: nn.Module, declared: Callable[[nn.Module, int], bool]) -> Iterator[None]:
-        """Note the module in which each operation runs; record declared modules as one operation."""
+        """Track the module in which each operation runs; record declared modules as one operation."""
         names = {id(module): name for name, module in model.named_modules()}
         whole: list[tuple[nn.Module, list[TensorRef]]] = []  # the declared module that is running
 
@@ -246,18 +253,18 @@ class Tape(TorchDispatchMode):
 
     @property
     def path(self) -> str:
-        """The module that is running, also after it raised."""
+        """The path of the running module, still valid after it raised."""
         return self._paths[-1]
 
     # -------------------------------------------------------------- liveness
 
     def live(self, results: Iterable[Tensor]) -> list[Operation]:
-        """The operations on which the results depend, by memory, so that in-place writes count."""
+        """Return the operations on which the results depend, by memory, so that in-place writes count."""
         needed = {self.ref(tensor).storage for tensor in results}
         kept = []
         for operation in reversed(self.operations):
             written = {ref.storage for ref in refs(operation.outputs) + operation.writes}
-            # a value that Python sees may decide anything that follows
+            # a value that Python sees may affect anything that follows
             if needed & written or not refs(operation.outputs):
                 kept.append(operation)
                 needed |= {ref.storage for ref in operation.inputs}
@@ -280,13 +287,13 @@ def _any_meta(args: tuple, kwargs: dict) -> bool:
 
 
 def _is_uniform(func: Any, kwargs: dict) -> bool:
-    """A tensor of floats that are all alike: its values are known without being stored."""
+    """Return whether the operation fills a floating-point tensor with one known value."""
     dtype = kwargs.get("dtype") or torch.get_default_dtype()
     return dtype.is_floating_point and func._schema.name.split("::")[1] in UNIFORM
 
 
 def run_on_meta(func, args, kwargs) -> Any:
-    """Run an operation for its shapes; what it would change in place stays as it is."""
+    """Run an operation on the meta device for its shapes; in-place writes leave their target as it is."""
     if kwargs.get("device") is not None:
         kwargs = {**kwargs, "device": torch.device("meta")}
     meta_args, meta_kwargs = tree_map_only(Tensor, _to_meta, (args, kwargs))
@@ -301,8 +308,23 @@ def _to_meta(tensor: Tensor) -> Tensor:
     return tensor if tensor.device.type == "meta" else tensor.to("meta")
 
 
+def _higher_order(name: str, path: str) -> str:
+    instead = (
+        "Use torch.nn.functional.scaled_dot_product_attention instead, with an attention mask in place of "
+        "score_mod and block_mask"
+        if name == "flex_attention"
+        else "Write it out in plain operations"
+    )
+    place = f"'{path}'" if path else "the network itself"
+    return (
+        f"{name}, called in {place} ({_user_location()}), is a "
+        "higher-order operator: it takes Python functions, whose operations cannot be followed. "
+        f"{instead}, or describe the module with gmn.declare."
+    )
+
+
 def _user_location() -> str:
-    """File and line of the innermost frame that is neither PyTorch's nor ours."""
+    """Return the file and line of the innermost frame that is neither PyTorch's nor ours."""
     frame = sys._getframe(1)
     while frame is not None:
         name = frame.f_code.co_filename
@@ -314,10 +336,10 @@ def _user_location() -> str:
 
 @contextmanager
 def plain_kernels() -> Iterator[None]:
-    """Without fused kernels, autograd, autocast and compilation, so that the tape sees plain operations."""
+    """Disable fused kernels, autograd, autocast and compilation, so that the tape sees plain operations."""
     fast_path = torch.backends.mha.get_fastpath_enabled()
     one_dnn = torch._C._get_mkldnn_enabled()
-    # the fused encoder layer is one opaque operation, and oneDNN's recurrent and convolution kernels too
+    # the fused encoder layer and oneDNN's recurrent and convolution kernels are opaque operations
     torch.backends.mha.set_fastpath_enabled(False)
     torch._C._set_mkldnn_enabled(False)
     try:
@@ -327,7 +349,7 @@ def plain_kernels() -> Iterator[None]:
             stack.enter_context(sdpa_kernel(SDPBackend.MATH))
             stack.enter_context(torch.compiler.set_stance("force_eager"))
             stack.enter_context(warnings.catch_warnings())
-            # compiled modules run as they were written, so that our hooks firing twice does no harm
+            # compiled modules run eagerly, so our hooks firing twice does no harm
             warnings.filterwarnings("ignore", "Using `torch.compile")
             stack.enter_context(torch.random.fork_rng(devices=[]))
             yield

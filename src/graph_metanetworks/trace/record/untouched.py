@@ -12,7 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 @contextmanager
 def untouched(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode inside; afterwards every flag, attribute and buffer is what it was before."""
+    """Switch to evaluation mode; restore every flag, attribute and buffer on exit."""
     attributes = [(module, dict(vars(module))) for module in model.modules()]
     # parameters, buffers, submodules, hooks: a network may install hooks when it is first called
     registries = [

@@ -17,7 +17,7 @@ from graph_metanetworks.trace.interpret.labels import canonical, compact, lay_al
 class Labels:
     """The scale of each element: the product over some label tensors of the tensor's shape.
 
-    A tensor of zeros has any scale one likes.
+    A tensor of zeros matches any scale.
     """
 
     tensors: list[Tensor] = field(default_factory=list)
@@ -25,7 +25,7 @@ class Labels:
 
     @staticmethod
     def of_dimensions(unknowns: Sequence[Tensor], shape: Sequence[int]) -> Labels:
-        """A parameter: its dimensions may be scaled independently, except those of size 1."""
+        """Return labels of a parameter: its dimensions scale independently, except those of size 1."""
         return Labels(
             [
                 lay_along(own, dim, len(shape)).expand(tuple(shape))
@@ -35,7 +35,7 @@ class Labels:
         )
 
     def moved(self, operation: Callable[[Tensor], Tensor]) -> Labels:
-        """The labels after an operation that only moves elements."""
+        """Return the labels after an operation that only moves elements."""
         return Labels([canonical(operation(label)) for label in self.tensors], self.zero)
 
     def expand(self, shape: Sequence[int]) -> Labels:
@@ -48,12 +48,12 @@ class Labels:
         return Labels(self.tensors + other.tensors, self.zero or other.zero)
 
     def along(self, dims: Iterable[int]) -> Labels:
-        """Those that vary along some of the given dimensions."""
+        """Return the labels that vary along some of the given dimensions."""
         dims = set(dims)
         return Labels([label for label in self.tensors if pattern(label) & dims])
 
     def without(self, dims: Iterable[int]) -> Labels:
-        """Those that vary along none of them."""
+        """Return the labels that vary along none of the given dimensions."""
         dims = set(dims)
         return Labels([label for label in self.tensors if not pattern(label) & dims], self.zero)
 
@@ -71,24 +71,24 @@ class System:
         self._equations: list[np.ndarray] = []
 
     def unknowns(self, count: int) -> Tensor:
-        """New unknowns, for a dimension of a parameter; none for a single one, which stands for no unit."""
+        """Return new unknowns for a dimension of a parameter; none for a dimension of size 1."""
         if count < 2:
             return torch.zeros(count, dtype=torch.int64)
         self._count += count
         return torch.arange(self._count - count + 1, self._count + 1)
 
     def zero(self, labels: Labels) -> None:
-        """Demand that a tensor is not scaled: each label for itself."""
+        """Demand that a tensor is not scaled, by any of its labels."""
         for label in labels.tensors:
             self._demand([compact(label, pattern(label))])
 
     def equal(self, first: Labels, second: Labels) -> None:
-        """Demand that two tensors of equal shape have equal scales; zeros have any."""
+        """Demand that two tensors of equal shape have equal scales; zeros match any scale."""
         if not first.zero and not second.zero:
             self.product_is_one(first.times(second.inverse()))
 
     def product_is_one(self, labels: Labels) -> None:
-        """Demand that labels cancel, those that vary along the same dimensions among themselves."""
+        """Demand that labels cancel, separately for those that vary along the same dimensions."""
         for group in _overlapping(labels.tensors):
             keep = set().union(*map(pattern, group))
             self._demand([compact(label, keep) for label in group])
@@ -101,7 +101,7 @@ class System:
         return self._solved(self._equations, mode)
 
     def choices_without_effect(self, parameters: Iterable[Sequence[Tensor]], mode: str) -> int:
-        """How many choices change no weight: constant along each dimension of a parameter, 1 in all."""
+        """Count the choices that change no weight: constant along each dimension, with product 1."""
         demanded = list(self._equations)
         for own in parameters:
             vectors = [vector.numpy() for vector in own if len(vector) > 1]
@@ -115,7 +115,7 @@ class System:
 
 
 def _overlapping(labels: Sequence[Tensor]) -> list[list[Tensor]]:
-    """Labels in groups, such that those of different groups vary along different dimensions."""
+    """Group labels such that labels of different groups vary along different dimensions."""
     groups: list[tuple[set[int], list[Tensor]]] = []
     for label in labels:
         dims = pattern(label)

@@ -1,4 +1,4 @@
-"""What is kept of a tape to find scales later, without the tensors."""
+"""The part of a tape that is kept to find scales later, without the tensors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from graph_metanetworks.trace.record.tape import Escape, Operation, TensorRef, r
 from graph_metanetworks.trace.scaling.labels import Labels, System
 from graph_metanetworks.trace.scaling.step import Step, find
 
-LARGEST_CONSTANT = 1_000_000  # elements; of larger constants it is not looked up whether they are zero
+LARGEST_CONSTANT = 1_000_000  # elements; larger constants are not checked for zeros
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +37,10 @@ class Recording:
         inputs: Iterable[TensorRef],
         outputs: Iterable[TensorRef],
     ) -> Recording:
-        """Drop the tensors; `owned` are the parameters of each declared module, which it reads unseen."""
+        """Drop the tensors.
+
+        `owned` holds the parameters of each declared module, which reads them unrecorded.
+        """
         operations = list(operations)
         made = {ref.key for ref in inputs} | set(parameters)
         written = {ref.storage for operation in operations for ref in operation.writes}
@@ -59,7 +62,7 @@ class Recording:
         )
 
     def scaling(self) -> Scaling:
-        """The scales and the signs that every operation passes on."""
+        """Return the scales and the signs that every operation passes on."""
         return Scaling(*(_Reading(self, mode).units() for mode in ("scale", "sign")))
 
     def __reduce__(self) -> tuple:
@@ -68,7 +71,7 @@ class Recording:
 
 @dataclass(frozen=True, eq=False)
 class _Solved:
-    """A recording that was read already."""
+    """A recording that has been solved."""
 
     found: Scaling
 
@@ -141,7 +144,7 @@ class _Reading:
         step = Step(operation, self.system, self.mode, self.value)
         rule = find(operation)
         results = rule(step) if rule else None
-        if results is None:  # what is not understood reads and writes unscaled numbers
+        if results is None:  # an operation without a rule reads and writes unscaled numbers
             for labels in given:
                 self.system.zero(labels)
             results = [Labels() for _ in outs]
@@ -153,7 +156,7 @@ class _Reading:
                 self._written(ref)
 
     def _written(self, ref: TensorRef) -> None:
-        """Other tensors in the same memory see what was written, at places that are not followed."""
+        """Reset other tensors in the same memory, because the places of the write are not followed."""
         others = self.memory[ref.storage] - {ref.key}
         for key in others:
             self.system.zero(self.values[key])

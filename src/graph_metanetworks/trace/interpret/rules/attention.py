@@ -13,7 +13,7 @@ from torch import Tensor
 
 from graph_metanetworks.symmetry.axes import Dim
 from graph_metanetworks.trace.interpret import wiring
-from graph_metanetworks.trace.interpret.builder import Attention
+from graph_metanetworks.trace.interpret.builder import AttentionProduct
 from graph_metanetworks.trace.interpret.labels import compact, pairs, varies
 from graph_metanetworks.trace.interpret.registry import rule
 from graph_metanetworks.trace.interpret.value import Role, Value
@@ -30,7 +30,7 @@ def dot(
     w_shape: tuple[int, int, int],
     dims: list[Dim],
 ) -> Value:
-    """x [b, n, k] times w [b, k, m] where neither is a parameter."""
+    """Multiply x [b, n, k] by w [b, k, m], neither of which is a parameter."""
     trace = call.trace
     space = (max(x_shape[0], w_shape[0]), x_shape[1], w_shape[2], x_shape[2])  # b, n, m, k
     shape = space[:3]
@@ -70,7 +70,7 @@ def _attend(call: Call, labels: list[Tensor], passing: Tensor, shape: tuple, dim
 
 
 def _context(call: Call, heads: Tensor, values: Tensor, shape: tuple, dims: list[Dim]) -> Tensor:
-    """Nodes for the result of an attention, which take an edge from the head and from the value."""
+    """Make nodes for the result of an attention, with edges from the head and from the value."""
     builder = call.trace.builder
     depth = builder.depths(heads, values)[1] + 1
     context = builder.label_like("context", call.path, shape, dims, [heads, values], depth)
@@ -83,18 +83,18 @@ def _context(call: Call, heads: Tensor, values: Tensor, shape: tuple, dims: list
     return context
 
 
-def _head_of(attention: Attention, heads: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
+def _head_of(attention: AttentionProduct, heads: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
     both = pairs(heads, label)
     return both[1], both[0] - attention.heads.start
 
 
 def _spread(label: Tensor, own: tuple[int, int, int], space: tuple, missing: int) -> Tensor:
-    """A label [b, rows, k] laid out in the space [b, n, m, k], which has one more dimension."""
+    """Lay a label [b, rows, k] out in the space [b, n, m, k], which has one more dimension."""
     return label.expand(own).unsqueeze(missing).expand(space)
 
 
 def _scores(call: Call, queries: Tensor, keys: Tensor, space: tuple, dims: list[Dim], inner: Dim) -> Tensor:
-    """Nodes for the heads, reached through a node for each pair of dimensions that is multiplied."""
+    """Make nodes for the heads, reached through a node for each pair of dimensions that is multiplied."""
     builder = call.trace.builder
     depth = builder.depths(queries, keys)[1] + 1
     both = [queries, keys]
@@ -104,7 +104,7 @@ def _scores(call: Call, queries: Tensor, keys: Tensor, space: tuple, dims: list[
     builder.connect("key", keys, pair, call.path)
     first = [label[..., 0] for label in both]
     heads = builder.label_like("head", call.path, space[:3], dims, first, depth + 1)
-    attention = Attention(builder.groups[-1], scores, queries, keys)
+    attention = AttentionProduct(builder.groups[-1], scores, queries, keys)
     spread = heads.unsqueeze(3).expand(space)
     builder.connect("head", pair, spread, call.path)
     attention.head_of += [_head_of(attention, spread, label) for label in both]

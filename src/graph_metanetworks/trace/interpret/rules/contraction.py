@@ -1,4 +1,4 @@
-"""Matrix products: contracted axes are permuted alike, the others pass through.
+"""Matrix products: contracted axes are unified, the others pass through.
 
 Index letters: b batch, n rows, k contracted, m columns; x [b, n, k] times w [b, k, m] gives [b, n, m].
 """
@@ -54,7 +54,7 @@ def _with_batch(value: Value) -> Value:
 
 
 def _keep_labels(value: Value, lifted: Value) -> None:
-    """Nodes that the contraction made for an operand belong to the operand from now on."""
+    """Hand nodes that the contraction made for an operand to that operand."""
     if len(lifted.labels) != len(value.labels) or lifted.behind is not value.behind:
         value.labels = [label.squeeze(0) for label in lifted.labels]
         value.behind = lifted.behind
@@ -94,11 +94,11 @@ def contract(call: Call, x: Value, w: Value, x_shape: Shape3, w_shape: Shape3) -
 
 
 def _serves_as_data(call: Call, x: Value, w: Value) -> bool:
-    """Whether x is given from outside, such as latents or an initial state, for w to be applied to it."""
+    """Return whether x is data such as latents or an initial state, to which w is applied."""
     trace, path = call.trace, call.path
     if x.is_weight:
         return bool(path) and trace.owns(path, w) and not trace.owns(path, x)
-    uniform = not is_pinned(x.dims[2])  # zeros, and not a basis that shapes the weight
+    uniform = not is_pinned(x.dims[2])  # zeros, not a basis that shapes the weight
     return uniform or type(trace.module(path)).__module__.startswith("torch.nn")
 
 
@@ -108,7 +108,7 @@ def _transposed(value: Value) -> Value:
 
 
 def apply_weight(call: Call, x: Value, w: Value, x_shape: Shape3, shape: Shape3, dims: list[Dim]) -> Value:
-    """A linear layer: nodes for the columns, one edge per element of the weight."""
+    """Add a linear layer: nodes for the columns, one edge per element of the weight."""
     trace, builder = call.trace, call.trace.builder
     source = wiring.label_along(trace, x, x_shape, 2)
     per_batch = {0} if any(0 in pattern(view.label) for view in w.views) else set()
@@ -135,7 +135,7 @@ def apply_weight(call: Call, x: Value, w: Value, x_shape: Shape3, shape: Shape3,
 
 
 def _columns(call: Call, w: Value, shape: Shape3, dims: list[Dim], per_batch: set[int], depth: int) -> Tensor:
-    """Nodes for the columns; of a weight made by arithmetic, for the channels among them."""
+    """Make nodes for the columns; for a weight made by arithmetic, only for the channels among them."""
     builder = call.trace.builder
     axes = leaves(dims[2])
     own = call.trace.axes_of(w.mixed)
@@ -155,7 +155,7 @@ def add_bias(call: Call, result: Value, bias: TensorRef | None, kind: str, first
     if bias is None:
         return result
     value = call.use(bias)
-    shape = tuple(max(1, n) for n in call.out.shape)  # labels of an empty tensor are those of one place
+    shape = tuple(max(1, n) for n in call.out.shape)  # an empty tensor has the labels of a single position
     first = len(shape) - bias.ndim if first is None else first
     for index, (length, dim) in enumerate(zip(bias.shape, value.dims, strict=True), first):
         if length > 1:
@@ -176,7 +176,7 @@ def add_bias(call: Call, result: Value, bias: TensorRef | None, kind: str, first
 
 @rule("_trilinear")
 def bilinear(call: Call) -> Value:
-    """`nn.Bilinear`: y[n, o] = sum x1[n, i] w[o, i, j] x2[n, j]; a node for each pair (i, j)."""
+    """Handle `nn.Bilinear`: y[n, o] = sum x1[n, i] w[o, i, j] x2[n, j], with a node for each pair (i, j)."""
     trace, builder = call.trace, call.trace.builder
     first, w, second = call.use("i1"), call.use("i2"), call.use("i3")
     if not w.is_weight or call["i1"].ndim != 2:
@@ -205,7 +205,7 @@ def bilinear(call: Call) -> Value:
 
 @rule("_grouped_mm")
 def grouped_product(call: Call) -> Value:
-    """Experts: rows of x are multiplied by one of several matrices; experts are not permuted."""
+    """Multiply rows of x by one of several matrices; the experts are not permuted."""
     trace, builder = call.trace, call.trace.builder
     x, w = call.use("self"), call.use("mat2")
     if not w.is_weight or call["mat2"].ndim != 3 or call["self"].ndim != 2:
@@ -226,7 +226,7 @@ def grouped_product(call: Call) -> Value:
 
 @rule("linalg_solve_triangular", "_linalg_solve_ex", "linalg_inv_ex")
 def solve(call: Call) -> list[Value]:
-    """Solving a system mixes the rows of the unknown; its columns pass through."""
+    """Solve a system, which mixes the rows of the unknown; its columns pass through."""
     values = [call.use(ref) for ref in call.tensors]
     batch = call.out.ndim - 2
     unify_dims([[value.dims[i] for value in values] for i in range(batch)], call.name)

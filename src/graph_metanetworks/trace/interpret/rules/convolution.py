@@ -90,7 +90,7 @@ def _per_node_set(call: Call, target: Tensor, outside: set[int], dims: list[Dim]
 
 @rule("im2col")
 def unfold(call: Call) -> Value:
-    """Patches: each channel is followed by the places of the patch."""
+    """Extract patches: each channel is followed by the positions of the patch."""
     ref, value = call["self"], call.value("self")
     for dim in value.dims[2:]:
         pin(dim, "place in a patch")

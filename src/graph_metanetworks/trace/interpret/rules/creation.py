@@ -1,4 +1,4 @@
-"""Tensors made from nothing: constant along every dimension."""
+"""Factory functions: most make tensors that are constant along every dimension."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from graph_metanetworks.trace.record.tape import TensorRef
 
 @rule("embedding")
 def embedding(call: Call) -> Value:
-    """A node for each word, an edge from it to each feature."""
+    """Make a node for each word, with an edge from it to each feature."""
     table, indices = call.value("weight"), call.value("indices")
     dims = [*indices.dims, table.dims[1]]
     pin(table.dims[0], "word of a vocabulary")
@@ -108,7 +108,7 @@ def _with_role(value: Value, role: Role) -> Value:
 
 
 def _without_values(value: Value, dims: list[Dim], used: list[int], out: TensorRef) -> Value:
-    """A lookup by an index of unknown value: labels that do not vary along it are still known."""
+    """Look up by an index of unknown value; labels that do not vary along it are still known."""
     if value.is_weight:
         return Value(value.role, dims, mixed=value.parameters)
     kept = []
@@ -124,7 +124,7 @@ def _without_values(value: Value, dims: list[Dim], used: list[int], out: TensorR
 
 
 def _site_lookup(call: Call, table: Value, used: list[int], dims: list[Dim], index_dims: range) -> Value:
-    """A stored table looked up by the input, such as a hash grid: a node for each site."""
+    """Look up a stored table, such as a hash grid, by the input: one node per site."""
     builder = call.trace.builder
     ref, out = call["self"], call.out
     kept = [d for d in range(ref.ndim) if d not in used]
@@ -143,7 +143,7 @@ def _site_lookup(call: Call, table: Value, used: list[int], dims: list[Dim], ind
 
 
 def _masked(call: Call, chosen: list[TensorRef]) -> Value:
-    """Selection by a mask: the masked dimensions are pinned and become one."""
+    """Select by a mask: the masked dimensions are pinned and become one."""
     value = call.value("self")
     count = sum(i.ndim if i.dtype in (torch.bool, torch.uint8) else 1 for i in chosen)
     if len(chosen) != 1 or call["indices"][0] is None:
@@ -307,7 +307,7 @@ def index_put(call: Call) -> Value:
 
 
 def _labels_from_written(written: Value, source: TensorRef, used: list[int], ref: TensorRef) -> list[Tensor]:
-    """Labels of rows written by index into trailing channel dimensions."""
+    """Return labels of rows written by index into trailing channel dimensions."""
     if used != list(range(len(used))):
         return []
     trailing = ref.ndim - len(used)

@@ -13,7 +13,7 @@ from graph_metanetworks.trace.interpret.value import Role, Value
 
 
 def normalized(call: Call, kind: str, first: int, **parameters: str) -> Value:
-    """The input after normalisation; `parameters` maps scale, shift, ... to argument names."""
+    """Return the normalised input; `parameters` maps scale, shift, ... to argument names."""
     value = call.use("input")
     if value.is_weight:
         value = binding.lift(call.trace, value, call["input"].shape)
@@ -64,7 +64,7 @@ def group_norm(call: Call) -> list[Value]:
 
 @rule("_weight_norm_interface")
 def weight_norm(call: Call) -> list[Value]:
-    """w = g v / |v|, the norm over all dimensions but `dim`."""
+    """Compute w = g v / |v|, with the norm over all dimensions but `dim`."""
     direction, gain = call.value("v"), call.value("g")
     for length, a, b in zip(call["g"].shape, direction.dims, gain.dims, strict=True):
         if length > 1:

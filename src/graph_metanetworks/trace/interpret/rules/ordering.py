@@ -1,4 +1,4 @@
-"""Operations to which the order of a dimension matters: that dimension is pinned."""
+"""Operations that depend on the order of a dimension, which is pinned."""
 
 from __future__ import annotations
 

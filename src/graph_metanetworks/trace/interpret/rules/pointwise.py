@@ -1,4 +1,4 @@
-"""Elementwise operations: axes that meet in one place are permuted alike."""
+"""Elementwise operations: axes that meet in one dimension are unified."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from graph_metanetworks.symmetry.axes import Dim, fixed, is_pinned, unify_dims
+from graph_metanetworks.symmetry.axes import Dim, fixed, is_pinned, pin, unify_dims
 from graph_metanetworks.trace.interpret import binding, wiring
 from graph_metanetworks.trace.interpret.interpreter import Call
 from graph_metanetworks.trace.interpret.labels import compact, pattern
@@ -14,7 +14,7 @@ from graph_metanetworks.trace.interpret.registry import POINTWISE, rule
 from graph_metanetworks.trace.interpret.value import Role, Value, highest
 from graph_metanetworks.trace.record.tape import TensorRef
 
-# operations after which neurons are said to have this activation function
+# activation function of neurons after an operation
 ACTIVATIONS = {
     "relu": "relu",
     "hardtanh": "relu6",
@@ -40,7 +40,7 @@ ACTIVATIONS = {
     "rrelu_with_noise": "leaky_relu",
     "erf": "gelu",
 }
-# x f(x), with f by name: functions that are written out, up to constants
+# x f(x), with f by name: activation functions written out, up to constants
 GATED_BY_ITSELF = {"tanh": "gelu", "sigmoid": "silu", "softplus": "mish"}
 ROTARY = "a table of sines or cosines, as of rotary pairs"
 MULTIPLICATIVE = {"mul", "div", "addcmul", "addcdiv", "pow", "_prelu_kernel", "polar", "complex"}
@@ -49,7 +49,7 @@ MULTIPLICATIVE = {"mul", "div", "addcmul", "addcdiv", "pow", "_prelu_kernel", "p
 def broadcast_dims(
     operands: Sequence[tuple[TensorRef, Value]], shape: Sequence[int], reason: str
 ) -> list[Dim]:
-    """Dimensions of an elementwise result, after demanding that the operands' agree."""
+    """Return the dimensions of an elementwise result, after demanding that the operands' agree."""
     columns: list[list[Dim]] = [[] for _ in shape]
     for ref, value in operands:
         first = len(shape) - ref.ndim
@@ -61,7 +61,7 @@ def broadcast_dims(
 
 
 def combine(call: Call, tensors: Sequence[TensorRef], shape: Sequence[int]) -> Value:
-    """The value of an elementwise operation on the given tensors."""
+    """Return the value of an elementwise operation on the given tensors."""
     if len(tensors) == 1:
         operands = [(tensors[0], call.value(tensors[0]))]
     else:
@@ -95,7 +95,7 @@ def combine(call: Call, tensors: Sequence[TensorRef], shape: Sequence[int]) -> V
 
 
 def _show_inputs(call: Call, operands: Sequence[tuple[TensorRef, Value]], ndim: int) -> None:
-    """A raw input that meets labelled activations (a residual around the first layer) shows its nodes too."""
+    """Give nodes to a raw input that meets labelled activations (a residual around the first layer)."""
     along = {
         dim + ndim - label.dim()
         for _, value in operands
@@ -113,7 +113,7 @@ def _show_inputs(call: Call, operands: Sequence[tuple[TensorRef, Value]], ndim: 
 
 
 def scale_kind(call: Call, multiplies: bool) -> str:
-    """What an elementwise parameter does; inside a norm layer it is that layer's scale or shift."""
+    """Return what an elementwise parameter does; inside a norm layer it is that layer's scale or shift."""
     part = "scale" if multiplies else "shift"
     owner = call.trace.class_of(call.path).lower()
     for norm in ("rms", "layer", "batch", "group", "instance"):
@@ -123,7 +123,7 @@ def scale_kind(call: Call, multiplies: bool) -> str:
 
 
 def _keep_origin(result: Value, operands: Sequence[tuple[TensorRef, Value]], shape: Sequence[int]) -> None:
-    """An input that is only rescaled or passed through a function still shows the same elements."""
+    """Keep the origin of an input that is only rescaled or passed through a function."""
     activations = [(ref, value) for ref, value in operands if value.is_activation]
     if len(activations) == 1 and activations[0][0].shape == tuple(shape):
         result.origin = activations[0][1].origin
@@ -188,12 +188,11 @@ def overwrite(call: Call) -> Value:
 
 @rule("log_sigmoid_forward", "rrelu_with_noise")
 def with_buffer(call: Call) -> list[Value]:
-    """Activation functions that hand out or take a buffer for their backward pass."""
+    """Handle activation functions that return or take a buffer for their backward pass."""
     result = combine(call, [call["self"]], call.out.shape)
-    same = [ref.shape == call.out.shape for ref in call.outs[1:]]
     buffers = [
-        result.dims if alike else [fixed(n, call.name) for n in ref.shape]
-        for ref, alike in zip(call.outs[1:], same, strict=True)
+        result.dims if ref.shape == call.out.shape else [fixed(n, call.name) for n in ref.shape]
+        for ref in call.outs[1:]
     ]
     return [result, *(Value(Role.CONSTANT, dims) for dims in buffers)]
 
@@ -205,8 +204,6 @@ def prelu(call: Call) -> Value:
 
 @rule("view_as_complex")
 def view_as_complex(call: Call) -> Value:
-    from graph_metanetworks.symmetry.axes import pin
-
     value = call.value("self")
     pin(value.dims[-1], call.name)
     return value.moved(value.dims[:-1], lambda label: label[..., 0])

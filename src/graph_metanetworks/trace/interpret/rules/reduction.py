@@ -11,6 +11,7 @@ from graph_metanetworks.trace.interpret import wiring
 from graph_metanetworks.trace.interpret.interpreter import Call
 from graph_metanetworks.trace.interpret.labels import canonical, compact, pattern
 from graph_metanetworks.trace.interpret.registry import REDUCTION, rule
+from graph_metanetworks.trace.interpret.rules.pointwise import combine
 from graph_metanetworks.trace.interpret.value import Role, Value
 from graph_metanetworks.trace.record.tape import TensorRef
 
@@ -18,7 +19,7 @@ RETURNS_POSITION = {"argmax", "argmin", "max", "min", "median", "kthvalue", "mod
 
 
 def reduced(call: Call, value: Value, shape: Sequence[int], dims: set[int], keep: bool) -> Value:
-    """The value of a tensor of `shape` after reducing the given dimensions."""
+    """Return the value of a tensor of `shape` after reducing the given dimensions."""
     kept = [i for i in range(len(shape)) if keep or i not in dims]
     axes = [[] if i in dims else value.dims[i] for i in kept]
     final = [1 if i in dims else shape[i] for i in kept]
@@ -50,7 +51,7 @@ def reduced(call: Call, value: Value, shape: Sequence[int], dims: set[int], keep
 
 
 def at_first(label: Tensor, dims: set[int]) -> Tensor:
-    """A label at the first place along the given dimensions."""
+    """Return a label at the first index along the given dimensions."""
     return label[tuple(slice(0, 1) if d in dims else slice(None) for d in range(label.dim()))]
 
 
@@ -61,7 +62,7 @@ def _reduced_weight(value: Value, shape, dims: set[int], axes: list, final: list
 
 
 def _pooled_nodes(call: Call, value: Value, shape, label: Tensor, dims: set[int]) -> Tensor:
-    """Channels reduced over a part of what tells them apart (the mean over heads): new nodes for the rest."""
+    """Make nodes for channels reduced over part of what distinguishes them, such as the mean over heads."""
     builder = call.trace.builder
     outer = set(range(len(shape))) - dims
     small = [1 if i in dims else n for i, n in enumerate(shape)]
@@ -98,8 +99,6 @@ def _pooled_nodes(call: Call, value: Value, shape, label: Tensor, dims: set[int]
 )
 def reduction(call: Call) -> list[Value]:
     if "other" in call.arguments:  # torch.max(a, b) is elementwise
-        from graph_metanetworks.trace.interpret.rules.pointwise import combine
-
         return [combine(call, call.tensors, call.out.shape)]
     ref: TensorRef = call.get("self", "input", "x")
     value = call.value(ref)

@@ -1,4 +1,4 @@
-"""Pooling, interpolation and grid lookup: channels pass, places are pinned."""
+"""Pooling, interpolation and grid lookup: channels pass, positions are pinned."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def resample(call: Call) -> list[Value]:
 
 @rule("grid_sampler_2d", "grid_sampler_3d")
 def grid_sample(call: Call) -> Value:
-    """Lookup in a grid by coordinates: a stored grid has a node for each site, with edges to its channels."""
+    """Look up a grid by coordinates: a stored grid has a node for each site, with edges to its channels."""
     value, grid = call.use("input"), call.use("grid")
     unify(value.dims[0], grid.dims[0], call.name)
     for dim in [*value.dims[2:], grid.dims[-1]]:

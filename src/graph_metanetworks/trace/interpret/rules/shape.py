@@ -31,7 +31,7 @@ from graph_metanetworks.trace.record.tape import TensorRef
 
 
 def moved(call: Call, dims: list[Dim]) -> Value:
-    """The result of an operation that only moves elements."""
+    """Return the result of an operation that only moves elements."""
     value = call.value("self")
     if 0 in call.out.shape or 0 in call["self"].shape:
         return Value(value.role, dims, mixed=value.parameters)
@@ -183,7 +183,7 @@ def _cat_weights(
     values: list[Value],
     out: TensorRef,
 ) -> Value:
-    """A packed parameter: each part is seen in its place, and nothing elsewhere."""
+    """Concatenate parameters: each part is visible at its own position, and nothing elsewhere."""
     views, start = [], 0
     for ref, value in zip(parts, values, strict=True):
         for part in value.views:
@@ -198,7 +198,7 @@ def _cat_weights(
 def _cat_activations(
     call: Call, dim: int, dims: list[Dim], parts: list[TensorRef], values: list[Value]
 ) -> dict:
-    """Channels side by side keep their own nodes; places side by side share the nodes of their channels."""
+    """Concatenate: channels keep their own nodes, positions share the nodes of their channels."""
     trace = call.trace
     activations = [value for value in values if value.is_activation]
     labels = [label for value in activations for label in value.labels]
@@ -239,7 +239,7 @@ def _lift_along(call: Call, value: Value, ref: TensorRef, dim: int) -> Value:
 
 @rule("stack")
 def stack(call: Call) -> Value:
-    """Each slice keeps its own action: the other dimensions become cases over the new one."""
+    """Stack tensors. Each slice keeps its own action: the other dimensions become cases over the new one."""
     out, parts = call.out, call["tensors"]
     dim = call["dim"] % out.ndim
     values = [call.use(ref) for ref in parts]
@@ -314,7 +314,7 @@ def pad(call: Call) -> Value:
 
 
 def _pad_label(label: Tensor, amounts: list[int], grows: list[bool], shape: tuple[int, ...]) -> Tensor:
-    """Padded channels have no node; padded places belong to the nodes of their channel."""
+    """Pad a label. Padded channels have no node; padded positions belong to the nodes of their channel."""
     ndim = label.dim()
     small = label
     for dim in range(ndim):

@@ -1,4 +1,4 @@
-"""How operations treat scales. What is not here takes unscaled numbers only.
+"""How operations treat scales. Operations without a rule take unscaled numbers only.
 
 A rule returns the labels of its results, or None to say that it does not apply.
 """

@@ -96,7 +96,7 @@ def total(step: Step) -> list[Labels] | None:
 
 @rule("maximum", "minimum")
 def larger(step: Step) -> list[Labels] | None:
-    """The larger of two is chosen alike if both are scaled alike."""
+    """Choose the larger of two, which commutes with a common positive scale."""
     return total(step) if step.mode == "scale" else None
 
 
@@ -121,7 +121,7 @@ def dropped(step: Step) -> list[Labels]:
 
 
 def _operand(step: Step, name: str) -> Labels:
-    """The labels of an operand, laid out like the result; a number has none."""
+    """Return the labels of an operand, laid out like the result; a number has none."""
     given = step[name]
     if not isinstance(given, TensorRef):
         return Labels(zero=given == 0)

@@ -42,7 +42,7 @@ def moved(step: Step) -> list[Labels]:
 
 
 def _again(step: Step, label: Tensor) -> list[Tensor]:
-    """The operation itself, on a label instead of the tensor."""
+    """Run the operation itself on a label instead of the tensor."""
     schema = step.operation.func._schema.arguments
     given = step.operation.arguments | {"self": label}
     result = step.operation.func(*(given[a.name] for a in schema if not a.kwarg_only))
@@ -51,7 +51,7 @@ def _again(step: Step, label: Tensor) -> list[Tensor]:
 
 @rule("cat", "stack")
 def joined(step: Step) -> list[Labels]:
-    """Side by side, the first labels of each with the first of the others."""
+    """Concatenate labels by rank: the first label of each tensor, then the second, and so on."""
     given = [step.value(ref) for ref in step["tensors"]]
     count = max(len(labels.tensors) for labels in given)
     join = torch.cat if functional_name(step.operation.func) == "aten::cat" else torch.stack
@@ -67,7 +67,7 @@ def joined(step: Step) -> list[Labels]:
 
 @rule("constant_pad_nd")
 def padded(step: Step) -> list[Labels] | None:
-    """Zeros have any scale, so that padded places take that of their channel."""
+    """Pad with zeros, which match any scale, so padded positions take the scale of their channel."""
     if step["value"] != 0:
         return None
     labels, grown = step.labels("self"), range(len(step.shape) - len(step["pad"]) // 2, len(step.shape))

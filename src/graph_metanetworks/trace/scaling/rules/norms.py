@@ -1,4 +1,4 @@
-"""Norms take unscaled numbers; their own scale and shift may scale what comes out."""
+"""Norms take unscaled numbers; their own scale and shift may scale the result."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def channel_norm(step: Step) -> list[Labels]:
 
 
 def _normalized(step: Step, first: int) -> list[Labels]:
-    """A norm takes unscaled numbers; its own scale and shift may scale what comes out."""
+    """Demand unscaled inputs of a norm; its own scale and shift may scale the result."""
     for name in ("input", "running_mean", "running_var"):
         if step.get(name) is not None:
             step.system.zero(step.labels(name))
@@ -33,7 +33,7 @@ def _normalized(step: Step, first: int) -> list[Labels]:
 
 
 def plus(step: Step, result: Labels, bias: TensorRef | None, first: int) -> Labels:
-    """The result after adding a tensor whose dimensions start at `first`."""
+    """Return the result after adding a tensor whose dimensions start at `first`."""
     if bias is not None:
         step.system.equal(result, _laid(step.value(bias), bias, step.shape, first))
     return result

@@ -24,7 +24,7 @@ def matrix_productplus(step: Step) -> list[Labels] | None:
 
 
 def _contracted(step: Step, left: TensorRef, right: TensorRef) -> Labels:
-    """x [b, n, k] times w [b, k, m]: along k the scales must cancel, the others pass on."""
+    """Multiply x [b, n, k] by w [b, k, m]: scales along k must cancel, the others pass on."""
     first, second = step.value(left), step.value(right)
     rows, columns = left.ndim - 2, left.ndim - 1  # of the result; `columns` is k in x, and `rows` is k in w
     for labels, contracted, other in ((first, columns, rows), (second, rows, columns)):
@@ -55,10 +55,10 @@ def convolution(step: Step) -> list[Labels] | None:
     channels, taken, given = _vectors(x, 1), _vectors(w, inward), _vectors(w, outward)
     if groups == 1:
         step.system.product_is_one(Labels(channels + taken))
-    elif step["weight"].shape[1] == 1:  # every channel on its own
+    elif step["weight"].shape[1] == 1:  # depthwise
         repeats = step.shape[1] // groups
         given = given + [vector.repeat_interleave(repeats) for vector in channels]
-    else:  # a weight for each group would have to make up for the scales of its own channels
+    else:  # the weight of each group would have to compensate the scales of its own channels
         step.system.zero(Labels(channels + taken))
     result = [lay_along(vector, 1, len(step.shape)).expand(step.shape) for vector in given]
     result += [compact(label, {0}).expand(step.shape) for label in x.without([1]).tensors]
@@ -66,7 +66,7 @@ def convolution(step: Step) -> list[Labels] | None:
 
 
 def _without_places(step: Step, labels: Labels) -> Labels:
-    """Labels of channels only: places are mixed, and batch and channel must not vary together."""
+    """Keep labels of channels only: positions are mixed, and batch and channel must not vary together."""
     mixed = [x for x in labels.tensors if pattern(x) - {0, 1} or {0, 1} <= pattern(x)]
     step.system.zero(Labels(mixed))
     return Labels([x for x in labels.tensors if all(x is not m for m in mixed)], labels.zero)

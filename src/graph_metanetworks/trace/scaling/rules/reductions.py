@@ -1,4 +1,4 @@
-"""Sums, maxima and pooling: what is reduced together must be scaled alike."""
+"""Sums, maxima and pooling: elements that are reduced together must have the same scale."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def summed(step: Step) -> list[Labels]:
 
 @rule("amax", "amin", "max", "min")
 def extreme(step: Step) -> list[Labels] | None:
-    """The largest stays the largest if all are scaled alike."""
+    """Take the largest, which stays the largest if all are scaled by the same factor."""
     if step.mode == "sign" or "other" in step.operation.arguments:
         return None
     return [_reduced(step), *(Labels() for _ in step.outs[1:])]
@@ -73,7 +73,7 @@ def pooled(step: Step) -> list[Labels] | None:
 
 
 def _per_channel(step: Step) -> Labels:
-    """What pools or resamples places: scales must not vary along them."""
+    """Pool or resample positions, along which scales must not vary."""
     name = functional_name(step.operation.func)
     first = len(step.shape) - next(n for n in (1, 2, 3) if f"{n}d" in name)
     labels = step.labels("self", "input")
