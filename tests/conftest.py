@@ -1,5 +1,6 @@
 """What every test shares: one thread, fixed seeds, and hypothesis profiles."""
 
+import gc
 import os
 from collections.abc import Iterator
 
@@ -8,6 +9,12 @@ import torch
 from hypothesis import HealthCheck, settings
 
 torch.set_num_threads(1)
+
+# torch.manual_seed formats the whole stack once for each accelerator that may be initialized later, which
+# takes milliseconds in every test. There is nothing to seed on a machine without that accelerator.
+for device in (torch.cuda, torch.xpu, torch.mtia):
+    if not device.is_available():
+        device.manual_seed_all = lambda seed: None
 
 settings.register_profile(
     "default",
@@ -22,6 +29,12 @@ settings.load_profile("default")
 def pytest_configure(config: pytest.Config) -> None:
     # torch_geometric scripts a function when it is imported
     config.addinivalue_line("filterwarnings", "ignore:`torch.jit.script` is deprecated:DeprecationWarning")
+
+
+def pytest_collection_finish() -> None:
+    """Keep the garbage collector away from the modules and the tests, which live as long as the process."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
