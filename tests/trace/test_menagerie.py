@@ -37,7 +37,8 @@ def automorphism(case: Traced) -> None:
 ORACLES = (operations_equivariant, covers, round_trip, function_kept, automorphism)
 
 every_architecture = pytest.mark.parametrize("name", [entry.name for entry in MENAGERIE])
-one_of_each_family = pytest.mark.parametrize("name", {entry.family: entry.name for entry in MENAGERIE}.values())
+ONE_OF_EACH_FAMILY = {entry.family: entry.name for entry in MENAGERIE}.values()
+one_of_each_family = pytest.mark.parametrize("name", ONE_OF_EACH_FAMILY)
 
 
 @every_architecture
@@ -46,7 +47,7 @@ def test_oracle(name: str, oracle: Callable[[Traced], None]) -> None:
     oracle(traced(name))
 
 
-# test_invariants.py compares a second trace of every architecture, of a model in training mode, with the first
+# test_invariants.py compares two traces of every architecture, the second of a model in training mode
 @one_of_each_family
 def test_tracing_twice_gives_equal_graphs(name: str) -> None:
     case = traced(name)
