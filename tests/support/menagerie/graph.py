@@ -36,7 +36,9 @@ class GraphNetwork(nn.Module):
 
 
 graph("gcn")(lambda: GraphNetwork(pyg().GCNConv(5, 11), pyg().GCNConv(11, 8), 8))
-graph("gat")(lambda: GraphNetwork(pyg().GATConv(5, 6, heads=2), pyg().GATConv(12, 8, heads=3, concat=False), 8))
+graph("gat")(
+    lambda: GraphNetwork(pyg().GATConv(5, 6, heads=2), pyg().GATConv(12, 8, heads=3, concat=False), 8)
+)
 graph("gat-v2")(lambda: GraphNetwork(pyg().GATv2Conv(5, 6, heads=2), pyg().GATv2Conv(12, 8), 8))
 graph("graph-sage")(lambda: GraphNetwork(pyg().SAGEConv(5, 11), pyg().SAGEConv(11, 8, aggr="max"), 8))
 
