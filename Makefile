@@ -15,7 +15,7 @@ tour: $(STAMPS)/test
 	$(BIN)/python examples/tour.py
 
 test: $(STAMPS)/test
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 slow: $(STAMPS)/test $(STAMPS)/ray
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m slow

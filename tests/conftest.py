@@ -1,5 +1,6 @@
 """What every test shares: one thread, fixed seeds, and hypothesis profiles."""
 
+import gc
 import os
 from collections.abc import Iterator
 
@@ -9,6 +10,12 @@ from hypothesis import HealthCheck, settings
 
 torch.set_num_threads(1)
 SLOW = 900  # seconds for a slow test
+
+# torch.manual_seed formats the whole stack once for each accelerator that may be initialized later, which
+# takes milliseconds in every test. There is nothing to seed on a machine without that accelerator.
+for device in (torch.cuda, torch.xpu, torch.mtia):
+    if not device.is_available():
+        device.manual_seed_all = lambda seed: None
 
 settings.register_profile(
     "default",
@@ -30,6 +37,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(SLOW))
+
+
+def pytest_collection_finish() -> None:
+    """Keep the garbage collector away from the modules and the tests, which live as long as the process."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -1,6 +1,10 @@
 """The examples run. The tour, on a reduced list: what it prints, the page it writes, and that it can fail."""
 
+import io
 import re
+import runpy
+import sys
+from contextlib import redirect_stdout
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -19,14 +23,28 @@ def run(name: str, *arguments: str | Path, timeout: float = LIMIT) -> str:
     return done.stdout
 
 
+def run_in_process(name: str, *arguments: str | Path) -> str:
+    """Return what an example prints, without waiting for another process to import PyTorch."""
+    printed = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(printed):
+        patch.setattr(sys, "argv", [name, *map(str, arguments)])
+        patch.syspath_prepend(EXAMPLES)  # where Python looks when it is given a script
+        try:
+            runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+        except SystemExit as exit:
+            assert not exit.code, printed.getvalue()
+    return printed.getvalue()
+
+
 def test_layers_of_pyg_learn():
-    errors = re.findall(r"(\w+) +squared error ([\d.]+), of the mean ([\d.]+)", run("pyg_blocks.py"))
+    printed = run_in_process("pyg_blocks.py")
+    errors = re.findall(r"(\w+) +squared error ([\d.]+), of the mean ([\d.]+)", printed)
     assert [name for name, _, _ in errors] == ["GINEConv", "GATv2Conv", "GPSConv"]
     assert all(float(error) < float(before) for _, error, before in errors)
 
 
 def test_alignment_lowers_the_barrier(tmp_path):
-    printed = run("merge.py", "--width", "96", "--epochs", "6", "--plot", tmp_path / "merge.svg")
+    printed = run_in_process("merge.py", "--width", "96", "--epochs", "6", "--plot", tmp_path / "merge.svg")
     before, after = map(float, re.findall(r"barrier ([\d.]+), aligned ([\d.]+)", printed)[0])
     assert after < before / 3
     one, two, aligned = map(
@@ -52,7 +70,7 @@ def test_a_local_bert_goes_in_and_comes_back(tmp_path):
     bert = transformers.BertModel(config)
     bert.save_pretrained(tmp_path)
     parameters = sum(parameter.numel() for parameter in bert.parameters())
-    found = re.search(BERT, run("bert.py", "--checkpoint", tmp_path))
+    found = re.search(BERT, run_in_process("bert.py", "--checkpoint", tmp_path))
     assert found and found[1] == f"{parameters:,}" and float(found[2]) > 0
 
 
@@ -60,7 +78,7 @@ def test_a_local_bert_goes_in_and_comes_back(tmp_path):
 def tour(tmp_path_factory) -> tuple[str, Path]:
     folder = tmp_path_factory.mktemp("tour")
     chosen = [part for name in VISITED for part in ("--only", name)]
-    return run("tour.py", *chosen, "--out", folder), folder
+    return run_in_process("tour.py", *chosen, "--out", folder), folder
 
 
 def test_every_network_passes_every_oracle(tour):

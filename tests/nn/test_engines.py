@@ -68,7 +68,7 @@ def assert_same(net: gmn.GraphMetanetwork, networks: Networks, ways=WAYS) -> Non
 
 
 def mixed() -> Networks:
-    first, second = "mlp-relu", "cnn-2d-batch-norm"
+    first, second = "mlp-relu", "cnn-1d-batch-norm"
     other = {name: 2 * value for name, value in weights(first).items()}
     return [
         (traced(first).graph, weights(first)),

@@ -42,11 +42,12 @@ COMPILED = [
 def test_compiled(engine, backend):
     torch.compiler.reset()
     net = gmn.GraphMetanetwork(16, 2, engine=engine)
-    expected = net(batch())
+    networks = many(["mlp-relu", "cnn-2d-batch-norm"]).to(torch.float32)  # each kind of block takes seconds
+    expected = net(networks)
     expected.sum().backward()
     grads = [p.grad for p in net.parameters()]
     net.zero_grad()
-    found = torch.compile(net, backend=backend)(batch())
+    found = torch.compile(net, backend=backend)(networks)
     found.sum().backward()
     torch.testing.assert_close(found, expected)
     for p, grad_before in zip(net.parameters(), grads, strict=True):

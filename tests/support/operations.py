@@ -126,6 +126,7 @@ OPERATIONS: dict[str, Case] = {
     "ones_like": Case(lambda h: h + torch.ones_like(h), "8"),
     "full_like": Case(lambda h: h + torch.full_like(h, 3), "8"),
     "zero": Case(lambda h: h.clone().zero_() + h, "8"),
+    "empty": Case(lambda h: torch.empty((4, 8), dtype=h.dtype).copy_(h), "8"),
     "new_empty_strided": Case(lambda h: h.new_empty_strided((4, 8), (8, 1)).copy_(h), "8"),
     "empty_strided": Case(lambda h: torch.empty_strided((4, 8), (1, 4), dtype=h.dtype).copy_(h), "8"),
     "eye": Case(lambda h: torch.eye(4).to(h) @ h, "8"),

@@ -1,6 +1,7 @@
 """The options of the tracer: the paper's two variants of attention, and the choice of outputs."""
 
 from collections import Counter
+from functools import cache
 from itertools import product
 
 import networkx as nx
@@ -31,6 +32,7 @@ VARIANTS = [
 every_variant = pytest.mark.parametrize("variant", VARIANTS, ids=lambda v: "-".join(v.values()))
 
 
+@cache
 def with_options(name: str, **options: object) -> tuple[Traced, gmn.ParameterGraph]:
     case = traced(name)
     return case, gmn.Tracer(**options).trace(case.model, *case.args, **case.kwargs)  # type: ignore

@@ -1,11 +1,12 @@
 """Graph neural networks of torch_geometric, and one by hand."""
 
 from functools import partial
+from importlib import import_module
+from types import ModuleType
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch_geometric.nn import GATConv, GATv2Conv, GCNConv, GINConv, SAGEConv, global_mean_pool
 
 from .architecture import architecture
 from .inputs import fixed, inputs, normal
@@ -13,6 +14,11 @@ from .inputs import fixed, inputs, normal
 EDGES = torch.tensor([[0, 1, 1, 2, 3, 4, 5, 6, 0, 3, 2], [1, 0, 2, 1, 4, 3, 6, 5, 2, 6, 4]])
 
 graph = partial(architecture, family="graph", example=inputs(normal(7, 5), fixed(EDGES)))
+
+
+def pyg() -> ModuleType:
+    """Import torch_geometric late: it takes seconds in every process that a test starts."""
+    return import_module("torch_geometric.nn")
 
 
 class GraphNetwork(nn.Module):
@@ -29,10 +35,12 @@ class GraphNetwork(nn.Module):
         return self.head(F.elu(self.second(x, edges)))
 
 
-graph("gcn")(lambda: GraphNetwork(GCNConv(5, 11), GCNConv(11, 8), 8))
-graph("gat")(lambda: GraphNetwork(GATConv(5, 6, heads=2), GATConv(12, 8, heads=3, concat=False), 8))
-graph("gat-v2")(lambda: GraphNetwork(GATv2Conv(5, 6, heads=2), GATv2Conv(12, 8), 8))
-graph("graph-sage")(lambda: GraphNetwork(SAGEConv(5, 11), SAGEConv(11, 8, aggr="max"), 8))
+graph("gcn")(lambda: GraphNetwork(pyg().GCNConv(5, 11), pyg().GCNConv(11, 8), 8))
+graph("gat")(
+    lambda: GraphNetwork(pyg().GATConv(5, 6, heads=2), pyg().GATConv(12, 8, heads=3, concat=False), 8)
+)
+graph("gat-v2")(lambda: GraphNetwork(pyg().GATv2Conv(5, 6, heads=2), pyg().GATv2Conv(12, 8), 8))
+graph("graph-sage")(lambda: GraphNetwork(pyg().SAGEConv(5, 11), pyg().SAGEConv(11, 8, aggr="max"), 8))
 
 
 @graph("gin")
@@ -40,7 +48,7 @@ def isomorphism_network() -> nn.Module:
     """Return GIN layers with learned epsilon, https://arxiv.org/abs/1810.00826."""
     first = nn.Sequential(nn.Linear(5, 11), nn.ReLU(), nn.Linear(11, 9))
     second = nn.Sequential(nn.Linear(9, 12), nn.BatchNorm1d(12), nn.ReLU(), nn.Linear(12, 8))
-    return GraphNetwork(GINConv(first, train_eps=True), GINConv(second, train_eps=True), 8)
+    return GraphNetwork(pyg().GINConv(first, train_eps=True), pyg().GINConv(second, train_eps=True), 8)
 
 
 @graph(
@@ -52,11 +60,11 @@ class PooledGraphNetwork(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.convolve = GCNConv(5, 11)
+        self.convolve = pyg().GCNConv(5, 11)
         self.head = nn.Linear(11, 3)
 
     def forward(self, x: Tensor, edges: Tensor, batch: Tensor) -> Tensor:  # [N, 5] -> [graphs, 3]
-        return self.head(global_mean_pool(F.elu(self.convolve(x, edges)), batch))
+        return self.head(pyg().global_mean_pool(F.elu(self.convolve(x, edges)), batch))
 
 
 @graph("message-passing", example=inputs(normal(7, 5), fixed(EDGES), normal(11, 4)))

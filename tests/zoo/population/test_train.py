@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 
 import pytest
 import torch
@@ -47,6 +48,12 @@ def trained(
     return train(build, chosen, seeds, little_batches(dtype, scale), schedule, lambda share: None)
 
 
+@cache
+def together(group: Together) -> list[Trained]:
+    """Train all networks of a group, once for all tests."""
+    return trained(group.build, group.configs, scale=group.scale)
+
+
 def difference(a: dict[str, Tensor], b: dict[str, Tensor]) -> float:
     assert list(a) == list(b)
     return max(float((a[name] - b[name]).abs().max() / (1 + b[name].abs().max())) for name in a)
@@ -58,7 +65,7 @@ everyone = pytest.mark.parametrize("group", TOGETHER.values(), ids=TOGETHER)
 @pytest.mark.parametrize("group", (TOGETHER | LARGEST).values(), ids=TOGETHER | LARGEST)
 def test_each_network_equals_the_ordinary_loop(group: Together) -> None:
     """Weights and batch-norm statistics, with dropout and all optimisers in one population."""
-    results = trained(group.build, group.configs, scale=group.scale)
+    results = together(group)
     for result, config, seed in zip(results, group.configs, SEEDS, strict=True):
         alone = by_hand(group.build, config, seed, scale=group.scale)
         assert difference(result.state_dict, alone.state_dict()) < 1e-11
@@ -82,19 +89,18 @@ def test_in_single_precision(group: Together) -> None:
 @everyone
 def test_companions_do_not_matter(group: Together) -> None:
     chosen, scale = group.configs, group.scale
-    together = trained(group.build, chosen, scale=scale)
     pair = trained(group.build, [chosen[2], chosen[1]], seeds=[SEEDS[2], SEEDS[1]], scale=scale)
-    assert difference(pair[0].state_dict, together[2].state_dict) < 1e-11
-    assert difference(pair[1].state_dict, together[1].state_dict) < 1e-11
+    assert difference(pair[0].state_dict, together(group)[2].state_dict) < 1e-11
+    assert difference(pair[1].state_dict, together(group)[1].state_dict) < 1e-11
     (single,) = trained(group.build, chosen[1:2], seeds=SEEDS[1:2], scale=scale)
-    assert difference(single.state_dict, together[1].state_dict) < 1e-11
+    assert difference(single.state_dict, together(group)[1].state_dict) < 1e-11
 
 
 @everyone
 def test_a_diverged_network_disturbs_nobody(group: Together) -> None:
     chosen, scale = group.configs, group.scale
     wild = [chosen[0], replace(chosen[1], learning_rate=1e200), *chosen[2:]]
-    healthy, disturbed = (trained(group.build, each, scale=scale) for each in (chosen, wild))
+    healthy, disturbed = together(group), trained(group.build, wild, scale=scale)
     assert disturbed[1].metrics["diverged"] is True
     assert disturbed[1].metrics["test_accuracy"] == disturbed[1].metrics["train_accuracy"] == 0.1
     assert disturbed[1].metrics["test_loss"] == pytest.approx(2.302585)

@@ -70,8 +70,8 @@ class Trees(nn.Module):
 class BoostedStatNN(nn.Module):
     """The statistics of `StatNN` with scikit-learn's gradient boosting instead of an MLP. `[B, 1]`
 
-    It is not trained by gradient descent: call `fit`, then `learn`. With `logit`, targets lie between 0 and 1,
-    and outputs are their logits.
+    It is not trained by gradient descent: call `fit`, then `learn`. With `logit`, targets lie between 0 and
+    1, and outputs are their logits.
     """
 
     def __init__(
