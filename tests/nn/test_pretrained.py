@@ -114,6 +114,21 @@ def test_no_folder(tmp_path):
         gmn.GraphMetanetwork.from_pretrained(tmp_path / "nowhere")
 
 
+def test_a_repository_of_the_hub(tmp_path, monkeypatch):
+    hub = pytest.importorskip("huggingface_hub")
+    net = gmn.GraphMetanetwork(16, 2)
+    net.save_pretrained(tmp_path)
+    monkeypatch.setattr(hub, "snapshot_download", lambda name, **_: {"someone/net": tmp_path}[name])
+    assert_same(net, gmn.GraphMetanetwork.from_pretrained("someone/net"))
+
+    def offline(name, **_):
+        raise hub.errors.LocalEntryNotFoundError("no connection")
+
+    monkeypatch.setattr(hub, "snapshot_download", offline)
+    with pytest.raises(FileNotFoundError, match=r"no folder someone/net, .*hub: no connection"):
+        gmn.GraphMetanetwork.from_pretrained("someone/net")
+
+
 @torch.no_grad()
 def test_other_precisions(tmp_path):
     net = gmn.GraphMetanetwork(16, 2).double()

@@ -10,7 +10,7 @@ import pytest
 
 from graph_metanetworks.errors import StorageError
 from graph_metanetworks.storage.lock import NAME, locked
-from support.zoo_folders import fork
+from support.processes import forked, in_child, wait_until
 
 
 def hold(folder: Path) -> None:
@@ -26,14 +26,9 @@ def die(folder: Path) -> None:
 @pytest.fixture
 def holder(tmp_path: Path) -> Iterator[int]:
     """A process that holds the lock of the folder."""
-    process = fork(lambda: hold(tmp_path))
-    limit = time.monotonic() + 30
-    while not ((tmp_path / NAME).is_file() and (tmp_path / NAME).read_bytes()):
-        assert time.monotonic() < limit, "the lock was not taken"
-        time.sleep(0.01)
-    yield process
-    os.kill(process, signal.SIGKILL)
-    os.waitpid(process, 0)
+    with forked(lambda: hold(tmp_path)) as child:
+        wait_until(lambda: (tmp_path / NAME).is_file() and bool((tmp_path / NAME).read_bytes()), 30)
+        yield child.pid
 
 
 def test_a_folder_is_created_and_released(tmp_path: Path) -> None:
@@ -60,8 +55,7 @@ def test_a_holder_that_has_not_signed(tmp_path: Path) -> None:
 
 
 def test_the_lock_of_a_process_that_died_is_free(tmp_path: Path) -> None:
-    process = fork(lambda: die(tmp_path))
-    assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == -signal.SIGKILL
+    assert in_child(lambda: die(tmp_path)) == -signal.SIGKILL
     assert (tmp_path / NAME).read_bytes()  # it still names the process
     with locked(tmp_path):
         pass

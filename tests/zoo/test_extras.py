@@ -1,11 +1,20 @@
 """Optional packages: zoos are imported without them, and each is named where it is needed."""
 
-import subprocess
-import sys
+import json
 
 import pytest
 
-ABSENT = """
+from support.processes import run_python
+
+USES = {
+    "load('digits')": "zoo",
+    "load('huggingface:name')": "datasets",
+    "connected('local').__enter__()": "ray",
+    "histogram(pyarrow.table({'loss': [1.0]})).draw('histogram.png')": "plot",
+    "graph_metanetworks.zoo.inr.save_sheet('sheet.png', [], [], None)": "plot",
+}
+SCRIPT = f"""
+import json
 import sys
 
 for name in ("matplotlib", "sklearn", "ray", "datasets"):
@@ -19,24 +28,26 @@ from graph_metanetworks.zoo.data import load
 from graph_metanetworks.zoo.histogram import histogram
 import pyarrow
 
-try:
-    {use}
-except MissingExtra as error:
-    print(error)
+messages = {{}}
+for use in {list(USES)}:
+    try:
+        eval(use)
+    except MissingExtra as error:
+        messages[use] = str(error)
+print(json.dumps(messages))
 """
 
 
-@pytest.mark.parametrize(
-    ("use", "extra"),
-    [
-        ("load('digits')", "zoo"),
-        ("load('huggingface:name')", "datasets"),
-        ("connected('local').__enter__()", "ray"),
-        ("histogram(pyarrow.table({'loss': [1.0]})).draw('histogram.png')", "plot"),
-        ("graph_metanetworks.zoo.inr.save_sheet('sheet.png', [], [], None)", "plot"),
-    ],
-)
-def test_a_missing_package_is_named_where_it_is_needed(use: str, extra: str) -> None:
-    code = ABSENT.format(use=use)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100)
-    assert f"pip install 'graph_metanetworks[{extra}]'" in done.stdout, done.stderr
+@pytest.fixture(scope="module")
+def messages() -> dict[str, str]:
+    """What each use says in a process where the packages cannot be imported."""
+    done = run_python("-c", SCRIPT)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize(("use", "extra"), USES.items())
+def test_a_missing_package_is_named_where_it_is_needed(
+    use: str, extra: str, messages: dict[str, str]
+) -> None:
+    assert f"pip install 'graph_metanetworks[{extra}]'" in messages[use]

@@ -219,7 +219,10 @@ class GraphMetanetwork(nn.Module):
 
     @classmethod
     def from_pretrained(cls, folder: str | Path, **custom: Any) -> GraphMetanetwork:
-        """Load what `save_pretrained` wrote. Pass modules of your own again, by name."""
+        """Load what `save_pretrained` wrote, from a folder or a repository of the Hugging Face hub.
+
+        Pass modules of your own again, by name.
+        """
         return pretrained.load(cls, folder, **custom)
 
     @property

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from torch import nn
 
+from graph_metanetworks.extras import optional_imports
 from graph_metanetworks.nn.fitted import set_fitted_names
 from graph_metanetworks.nn.grit import Grit
 from graph_metanetworks.nn.readouts import Edit
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     Metanetwork = TypeVar("Metanetwork", bound=GraphMetanetwork)
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
+REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 def config_of(arguments: dict[str, Any]) -> dict[str, Any]:
@@ -44,11 +47,7 @@ def save(network: GraphMetanetwork, folder: str | Path) -> Path:
 
 
 def load(kind: type[Metanetwork], folder: str | Path, **custom: Any) -> Metanetwork:
-    folder = Path(folder)
-    if not (folder / CONFIG).is_file():
-        raise FileNotFoundError(
-            f"{folder} holds no metanetwork: there is no {CONFIG}. Give a folder that save_pretrained wrote."
-        )
+    folder = _find(folder)
     config = json.loads((folder / CONFIG).read_text())
     names, needed = config.pop("scales", None), set(config.pop("custom"))
     if needed - set(custom):
@@ -65,6 +64,25 @@ def load(kind: type[Metanetwork], folder: str | Path, **custom: Any) -> Metanetw
         _use_names_of_config(network, names, config["tensors"])
     load_weights(network, folder / WEIGHTS)
     return network
+
+
+def _find(folder: str | Path) -> Path:
+    """Return the folder of a metanetwork; download it if this names a repository of the Hugging Face hub."""
+    path = Path(folder)
+    if (path / CONFIG).is_file():
+        return path
+    if isinstance(folder, Path) or path.exists() or not REPOSITORY.fullmatch(folder):
+        raise FileNotFoundError(
+            f"{folder} holds no metanetwork: there is no {CONFIG}. Give a folder that save_pretrained wrote."
+        )
+    with optional_imports():
+        from huggingface_hub import snapshot_download
+    try:
+        return Path(snapshot_download(folder, allow_patterns=[CONFIG, WEIGHTS]))
+    except OSError as error:
+        raise FileNotFoundError(
+            f"there is no folder {folder}, and it cannot be downloaded from the Hugging Face hub: {error}"
+        ) from error
 
 
 def _use_names_of_config(network: GraphMetanetwork, names: list[str], tensors: list[str]) -> None:

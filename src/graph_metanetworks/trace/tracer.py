@@ -340,4 +340,5 @@ def _failure(model: nn.Module, state: _NetworkState, path: str, error: Exception
         if state.is_abstract and "meta" in str(error).lower()
         else "Check that model(*args, **kwargs) runs with the example you passed to gmn.trace."
     )
-    return f"{type(model).__name__} raised {type(error).__name__} {place}{location}: {error}. {hint}"
+    message = str(error).rstrip(".")
+    return f"{type(model).__name__} raised {type(error).__name__} {place}{location}: {message}. {hint}"

@@ -134,5 +134,5 @@ def test_a_network_that_reads_values_says_so(name: str) -> None:
     args, kwargs = architecture.example()
     with torch.device("meta"):
         model = architecture.build().eval()
-    with left_as_found(model), pytest.raises(gmn.TraceError, match="trace it with real weights"):
+    with left_as_found(model), pytest.raises(gmn.TraceError, match="Trace it with real weights"):
         gmn.trace(model, *args, **kwargs)
