@@ -1,4 +1,4 @@
-"""Speed and memory of metanetworks: our engine beside the same model as PyG `MetaLayer` over an edge list.
+"""Speed and memory of metanetworks: our engine against the same model as PyG `MetaLayer` over an edge list.
 
     python benchmarks/engine.py                        # ratios, minutes
     python benchmarks/engine.py --stream 10,100,1000   # millions of parameters, weights mapped from a file
@@ -157,7 +157,7 @@ def memory_of(name: str, engine: str) -> float:
 
 
 def stream(millions: int, train: bool) -> list[str]:
-    """A network of so many million parameters, its weights mapped from a file."""
+    """Build a network of this many million parameters, with weights mapped from a file."""
     torch.manual_seed(0)
     net = gmn.GraphMetanetwork(hidden=16, layers=3, engine="stream")
     with torch.device("meta"):
@@ -184,7 +184,7 @@ def stream(millions: int, train: bool) -> list[str]:
     ]
 
 
-STREAM = ["parameters", "nodes", "time", "time per parameter", "memory beside the file"]
+STREAM = ["parameters", "nodes", "time", "time per parameter", "memory without the file"]
 
 
 # ------------------------------------------------------------------ the command

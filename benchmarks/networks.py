@@ -84,7 +84,7 @@ BATCHES = {"32 SIRENs": sirens, "16 diverse networks": diverse, "one MLP of 1.2M
 
 
 def wide_mlp(millions: int) -> tuple[nn.Module, Tensor]:
-    """An MLP of about so many million parameters, eight square layers, and its example input."""
+    """Build an MLP of eight square layers with about this many million parameters, and its example input."""
     width = int((millions * 1e6 / 8) ** 0.5)
     layers = [layer for _ in range(8) for layer in (nn.Linear(width, width), nn.ReLU())]
     return nn.Sequential(*layers[:-1]), torch.zeros(1, width)

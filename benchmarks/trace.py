@@ -1,4 +1,4 @@
-"""Time and memory of tracing, beside those of the explicit edge list for the same network.
+"""Measure time and memory of tracing, against those of the explicit edge list for the same network.
 
     python benchmarks/trace.py                 # a table
     python benchmarks/trace.py --markdown      # the same for docs/benchmarks.md
@@ -58,7 +58,7 @@ def llama(hidden: int, inner: int, layers: int, *, tied: bool) -> tuple[nn.Modul
 
 
 def chain(operations: int) -> tuple[nn.Module, dict]:
-    """A deep residual network of so many recorded operations."""
+    """Build a deep residual network of about this many recorded operations."""
 
     class Chain(nn.Module):
         def __init__(self):

@@ -133,7 +133,7 @@ def wait_until(condition: Callable[[], bool], timeout: float = 60.0) -> None:
     limit = monotonic() + timeout
     while not condition():
         if monotonic() > limit:
-            pytest.fail(f"waited for {timeout:g} s in vain.")
+            pytest.fail(f"waited for {timeout:g} s, and the condition never held.")
         sleep(0.01)
 
 

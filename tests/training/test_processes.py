@@ -50,7 +50,7 @@ def fail_in_one(rank: int, folder: str) -> None:
         net(torch.ones(1, 100)).sum().backward()
         if rank:
             raise ValueError("a bad batch")
-        barrier()  # in vain
+        barrier()  # the other one never comes
 
 
 def test_an_error_in_one_process_ends_all(tmp_path: Path) -> None:

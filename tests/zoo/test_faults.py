@@ -94,7 +94,7 @@ def building(folder: Path, *options: str) -> AbstractContextManager[subprocess.P
 
 
 def wait_for_shards(folder: Path, process: subprocess.Popen[str], shards: int) -> None:
-    """Wait until so many shards are finished and both workers run."""
+    """Wait until `shards` shards are finished and both workers run."""
 
     def there() -> bool:
         assert process.poll() is None, process.communicate(timeout=10)
@@ -132,7 +132,7 @@ def test_ctrl_c(tmp_path: Path) -> None:
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does
         done = finish(process)
     assert done.returncode == 130, done.stderr
-    assert "networks are finished, the same command goes on" in done.stdout
+    assert "networks are finished. Rerun the same command" in done.stdout
     assert "Traceback" not in done.stderr
     assert not check(tmp_path).problems
 

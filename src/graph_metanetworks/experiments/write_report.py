@@ -20,7 +20,7 @@ SECTIONS: dict[str, Callable[[Results, TaskData], Sequence[Section]]] = {"accura
 
 
 def write_report(results: Results, data: TaskData, *, command: str = "") -> Path:
-    """Write `report.html` beside the runs."""
+    """Write `report.html` next to the runs."""
     zoo, networks = data.networks.zoo, data.networks
     lead = (
         f"{len(data):,} networks of {zoo.description.recipe}, {len(networks.graphs)} architectures, "

@@ -31,7 +31,7 @@ def load(folder: str | Path) -> Runner:
     model = task.make_model(Output(**run.result.get("output", ACCURACY)))
     reference = task.make_reference()
     for module, key in ((model, "scales"), (reference, "kinds")):
-        if key in run.result:  # earlier runs keep the names of fitted tables here, not beside the weights
+        if key in run.result:  # earlier runs keep the names of fitted tables here, not in the weights
             set_fitted_names(module, run.result[key])
     try:
         load_weights(model, folder / MODEL)

@@ -61,7 +61,7 @@ def leave_group() -> None:
     the destructor; the C++ reducer of `DistributedDataParallel` does not, and hangs if its reference is the
     last one. In a finalizing interpreter the thread cannot get the GIL at all, and aborts the process.
 
-    So drop the reducers first, whoever still holds their modules (a cycle, or the traceback of an error), and
+    So drop the reducers first, even if a cycle or the traceback of an error still holds their modules, and
     the group last, while the interpreter is alive.
     """
     if not _in_group():

@@ -155,7 +155,7 @@ class Zoo(Sequence["ZooNetwork"]):
         sizes = _sizes(parts, len(self))
         shuffled = torch.randperm(len(self), generator=torch.Generator().manual_seed(seed)).numpy()
         ends = np.cumsum(sizes)
-        # sorted again, because that is faster to read; whoever trains on a part shuffles it
+        # sorted again, because that is faster to read; training shuffles it
         return tuple(self[np.sort(shuffled[end - size : end])] for size, end in zip(sizes, ends, strict=True))
 
 

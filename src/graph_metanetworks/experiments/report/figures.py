@@ -43,5 +43,5 @@ def as_image(figure: Figure, alt: str) -> str:
 
 
 def cycle(count: int) -> list[str]:
-    """Return so many colours, repeating them if need be."""
+    """Return a list of colours, repeated if there are too few."""
     return [COLOURS[number % len(COLOURS)] for number in range(count)]
