@@ -58,7 +58,7 @@ def write_and_hang(rank: int, folder: str) -> None:
 
 def test_spawned_processes_are_killed(tmp_path: Path) -> None:
     with pytest.raises(pytest.fail.Exception, match="hung"):
-        spawn(write_and_hang, (str(tmp_path),), 2, timeout=5)
+        spawn(write_and_hang, (str(tmp_path),), 2, timeout=2)
     pids = [file.read_text() for file in tmp_path.iterdir()]
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
     assert not multiprocessing.active_children()

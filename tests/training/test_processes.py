@@ -69,12 +69,14 @@ from graph_metanetworks.training.processes import leave_group_at_exit
 import torch._dynamo  # DDP imports it, for seconds
 
 ends = {ends}
+children = []
 for number, end in enumerate(ends):  # one import of PyTorch serves all
-    child = os.fork()
-    if not child:
+    children.append(os.fork())
+    if not children[-1]:
         break
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 else:
+    for child in children:
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     sys.exit()
 
 leave_group_at_exit()

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 from torch.func import functional_call
+from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_map_only
 
 import graph_metanetworks.trace.interpret.modules
@@ -98,8 +99,8 @@ class Tracer:
             args, kwargs = tree_map_only(Tensor, convert, (args, kwargs))
             check_example(_named_inputs(args, kwargs))
             result = self._run(model, state, tape, args, kwargs)
-            # the caller's default device and other function modes must not affect our own tensors
-            with torch._C.DisableTorchFunction():
+            # the caller's default device and other modes must not affect our own tensors
+            with torch._C.DisableTorchFunction(), _disable_current_modes():
                 return self._interpret(model, state, tape, result, args, kwargs)
 
     def _interpret(

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -52,7 +53,7 @@ class TensorRef:
         return self.value.device.type != "meta"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Operation:
     """One recorded call: an ATen overload, or a declared module taken as a whole."""
 
@@ -63,18 +64,18 @@ class Operation:
     path: str
     location: str
 
-    @property
+    @cached_property
     def inputs(self) -> list[TensorRef]:
         return refs((self.args, self.kwargs))
 
-    @property
+    @cached_property
     def arguments(self) -> dict[str, Any]:
         """The arguments of an ATen overload by name, including defaults."""
         schema = self.func._schema.arguments
         given = {a.name: value for a, value in zip(schema, self.args, strict=False)}
         return {a.name: a.default_value for a in schema} | given | self.kwargs
 
-    @property
+    @cached_property
     def writes(self) -> list[TensorRef]:
         """The arguments that the operation changes in place."""
         if isinstance(self.func, nn.Module | Escape) or not self.func._schema.is_mutable:
