@@ -8,8 +8,11 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
+from support.traced import BY_NAME
+
 torch.set_num_threads(1)
 SLOW = 900  # seconds for a slow test
+PLACES = {name: place for place, name in enumerate(BY_NAME)}
 
 # torch.manual_seed formats the whole stack once for each accelerator that may be initialized later, which
 # takes milliseconds in every test. There is nothing to seed on a machine without that accelerator.
@@ -33,10 +36,27 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give slow tests more time than the default of pyproject.toml."""
+    """Give slow tests more time than the default of pyproject.toml, and put them in order."""
+    items[:] = in_halves(items)
     for item in items:
         if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(SLOW))
+
+
+def in_halves(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Order tests so that each of two processes traces half of the menagerie.
+
+    They start at the beginning and in the middle (pytest-xdist's `worksteal`), and every process keeps the
+    graphs that it traced. So half of the architectures come first, the others right after the middle.
+    """
+    halves: list[list[pytest.Item]] = [[], []]
+    others: list[pytest.Item] = []
+    for item in items:
+        spec = getattr(item, "callspec", None)
+        place = PLACES.get(spec.params.get("name")) if spec else None
+        (others if place is None else halves[place % 2]).append(item)
+    middle = len(items) // 2 - len(halves[0])
+    return [*halves[0], *others[:middle], *halves[1], *others[middle:]]
 
 
 def pytest_collection_finish() -> None:

@@ -9,8 +9,7 @@ from torch import nn
 
 import graph_metanetworks as gmn
 from graph_metanetworks.trace.interpret.rules.pointwise import ACTIVATIONS
-from support.menagerie import MENAGERIE
-from support.traced import traced
+from support.traced import every_architecture, traced
 
 
 def zoo(scale=1.0, size=12):
@@ -79,7 +78,7 @@ def test_weights_of_very_different_scales_train():
 # ------------------------------------------------------------------ vocabulary
 
 
-@pytest.mark.parametrize("name", [architecture.name for architecture in MENAGERIE])
+@every_architecture
 def test_the_vocabulary_covers_the_menagerie(name):
     for field in ("node_kinds", "edge_kinds", "activations"):
         gmn.nn.Vocabulary().rows(field, getattr(traced(name).graph, field), name)

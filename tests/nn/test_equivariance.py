@@ -7,9 +7,8 @@ import torch
 from torch import Tensor, nn
 
 import graph_metanetworks as gmn
-from support.menagerie import MENAGERIE
 from support.permuted import NAMES, assert_equivariant
-from support.traced import BY_NAME, traced
+from support.traced import BY_NAME, every_architecture, one_of_each_family, traced
 
 LEVELS = ("graph", "node", "edge")
 
@@ -21,15 +20,13 @@ def metanetwork(dtype=torch.float64, **options) -> gmn.GraphMetanetwork:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("name", [architecture.name for architecture in MENAGERIE])
+@every_architecture
 def test_the_menagerie(name, level):
     assert_equivariant(metanetwork(level=level), name)
 
 
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize(
-    "name", {architecture.family: architecture.name for architecture in MENAGERIE}.values()
-)
+@one_of_each_family
 def test_in_single_precision(name, level):
     assert_equivariant(metanetwork(torch.float32, level=level), name)
 

@@ -43,7 +43,7 @@ COMPILED = [
 @pytest.mark.filterwarnings("ignore")  # of the compiler, about graph breaks
 def test_compiled(engine, backend, names):
     torch.compiler.reset()
-    net = gmn.GraphMetanetwork(16, 2, engine=engine)
+    net = gmn.GraphMetanetwork(16, 1, engine=engine)
     networks = many(names).to(torch.float32)
     expected = net(networks)
     expected.sum().backward()

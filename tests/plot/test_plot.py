@@ -22,7 +22,7 @@ from graph_metanetworks.plot.outline import outline
 from graph_metanetworks.plot.palette import NEGATIVE, POSITIVE
 from graph_metanetworks.plot.repeats import fold_repeats
 from graph_metanetworks.plot.routes import BOX, TALL, Router
-from support.traced import BY_NAME, traced
+from support.traced import every_architecture, traced
 
 SMALL = ["mlp-relu", "cnn-2d-batch-norm", "lstm", "multihead-self-attention", "deep-sets", "grid-triplane"]
 LARGE = ["hf-bert-masked-lm", "hf-t5", "hf-resnet-bottleneck", "u-net-transposed", "transformer", "gin"]
@@ -217,6 +217,6 @@ def test_meta_networks_can_be_drawn(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", BY_NAME)
+@every_architecture
 def test_every_network_can_be_drawn(tmp_path, name):
     assert traced(name).graph.plot(tmp_path / "graph.svg").stat().st_size > 1000

@@ -49,9 +49,7 @@ def finish(process: subprocess.Popen[str], timeout: float = LIMIT) -> subprocess
     try:
         output, errors = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
-        _signal_group(process.pid, signal.SIGABRT)
-        with suppress(subprocess.TimeoutExpired):
-            process.communicate(timeout=GRACE)
+        _dump_stacks(process.pid)
         _signal_group(process.pid, signal.SIGKILL)
         output, errors = process.communicate()
         pytest.fail(f"{process.args} hung for {timeout:g} s.\n{output}\n{errors}", pytrace=False)
@@ -168,6 +166,19 @@ def _work_and_exit(work: Callable[[], object]) -> None:
         sys.stderr.flush()
     finally:
         os._exit(code)
+
+
+def _dump_stacks(group: int) -> None:
+    """Let the processes of a group print their stacks and end, one after the other.
+
+    They share one stderr: together they would mix their lines.
+    """
+    for pid in members(group):
+        limit = monotonic() + GRACE
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGABRT)
+        while pid in members(group) and monotonic() < limit:
+            sleep(0.01)
 
 
 def _signal_group(leader: int, number: signal.Signals) -> None:

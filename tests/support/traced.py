@@ -5,13 +5,19 @@ from functools import cache
 from typing import Any
 
 import networkx as nx
+import pytest
 import torch
 from torch import nn
 
 import graph_metanetworks as gmn
+from support.fingerprint import left_as_found
 from support.menagerie import MENAGERIE, Architecture
 
 BY_NAME = {architecture.name: architecture for architecture in MENAGERIE}
+ONE_OF_EACH_FAMILY = tuple({architecture.family: architecture.name for architecture in MENAGERIE}.values())
+
+every_architecture = pytest.mark.parametrize("name", BY_NAME)
+one_of_each_family = pytest.mark.parametrize("name", ONE_OF_EACH_FAMILY)
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +36,9 @@ def traced(name: str) -> Traced:
     architecture: Architecture = BY_NAME[name]
     model, args, kwargs = architecture.make()
     tracer = gmn.Tracer(**architecture.tracer)  # pyright: ignore[reportArgumentType]
-    return Traced(model, args, kwargs, tracer, tracer.trace(model, *args, **kwargs))
+    with left_as_found(model):
+        graph = tracer.trace(model, *args, **kwargs)
+    return Traced(model, args, kwargs, tracer, graph)
 
 
 def sample(graph: gmn.ParameterGraph, seed: int = 0) -> gmn.Automorphism:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 import graph_metanetworks as gmn
 from graph_metanetworks.symmetry.align import Descent
 from support.tiny import TINY
-from support.traced import BY_NAME, Traced, sample, traced
+from support.traced import Traced, every_architecture, sample, traced
 
 
 def same(first: dict[str, Tensor], second: dict[str, Tensor]) -> bool:
@@ -69,7 +69,7 @@ def test_it_is_recovered_under_noise(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", BY_NAME)
+@every_architecture
 def test_it_is_recovered_on_every_architecture(name: str) -> None:
     case = traced(name)
     weights, planted = case.model.state_dict(), sample(case.graph, 3)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 import graph_metanetworks as gmn
 from graph_metanetworks.testing.automorphism import numbered
 from support.tiny import TINY
-from support.traced import BY_NAME, sample, traced
+from support.traced import every_architecture, sample, traced
 
 SEVERAL = [
     "mlp-group-norm",
@@ -92,7 +92,7 @@ def test_samples_are_automorphisms_of_the_graph(name: str) -> None:
     assert all(symmetry.is_automorphism(element.nodes) for element in symmetry.generators())
 
 
-@pytest.mark.parametrize("name", BY_NAME)
+@every_architecture
 def test_samples_are_automorphisms_of_every_graph(name: str) -> None:
     graph = traced(name).graph
     if graph.num_edges < 20_000:

@@ -8,14 +8,14 @@ import graph_metanetworks as gmn
 from graph_metanetworks import testing
 from graph_metanetworks.symmetry.canonical import canonical_automorphism
 from support.tiny import TINY
-from support.traced import BY_NAME, sample, traced
+from support.traced import every_architecture, sample, traced
 
 
 def same(first: dict[str, Tensor], second: dict[str, Tensor]) -> bool:
     return all(torch.equal(first[name], second[name]) for name in first)
 
 
-@pytest.mark.parametrize("name", BY_NAME)
+@every_architecture
 def test_copies_have_one_representative(name: str) -> None:
     case = traced(name)
     weights = case.model.state_dict()

@@ -6,10 +6,10 @@ import pytest
 
 import graph_metanetworks as gmn
 from support.tiny import TINY
-from support.traced import BY_NAME, traced
+from support.traced import every_architecture, traced
 
 
-@pytest.mark.parametrize("name", BY_NAME)
+@every_architecture
 def test_factors_make_up_the_group(name: str) -> None:
     symmetry = traced(name).graph.symmetry
     assert isclose(sum(f.log_order for f in symmetry.factors), symmetry.log_order, abs_tol=1e-9)
@@ -17,7 +17,7 @@ def test_factors_make_up_the_group(name: str) -> None:
     assert all(outer in symmetry.factors for f in symmetry.factors for outer in f.within)
 
 
-@pytest.mark.parametrize("name", BY_NAME)
+@every_architecture
 def test_everything_fixed_has_a_reason(name: str) -> None:
     symmetry = traced(name).graph.symmetry
     assert all(fixed.reason for fixed in symmetry.fixed)

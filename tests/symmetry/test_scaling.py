@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import graph_metanetworks as gmn
 from graph_metanetworks.testing.function import difference, in_double, outputs
 from support.tiny import Residual, mlp
-from support.traced import BY_NAME, traced
+from support.traced import every_architecture, traced
 
 
 def kept(graph: gmn.ParameterGraph, model: nn.Module, args: tuple, kwargs: dict) -> float:
@@ -24,7 +24,7 @@ def kept(graph: gmn.ParameterGraph, model: nn.Module, args: tuple, kwargs: dict)
     return max(difference(expected, outputs(double, s.apply(weights), args, kwargs)) for s in samples)
 
 
-@pytest.mark.parametrize("name", BY_NAME)
+@every_architecture
 def test_the_function_is_kept(name: str) -> None:
     case = traced(name)
     assert kept(case.graph, case.model, case.args, case.kwargs) < 1e-9

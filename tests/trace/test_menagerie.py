@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 
 from graph_metanetworks import testing
-from support.menagerie import MENAGERIE
-from support.traced import Traced, assert_same_graph, traced
+from support.traced import Traced, assert_same_graph, every_architecture, one_of_each_family, traced
 
 
 def operations_equivariant(case: Traced) -> None:
@@ -35,10 +34,6 @@ def automorphism(case: Traced) -> None:
 
 
 ORACLES = (operations_equivariant, covers, round_trip, function_kept, automorphism)
-
-every_architecture = pytest.mark.parametrize("name", [entry.name for entry in MENAGERIE])
-ONE_OF_EACH_FAMILY = {entry.family: entry.name for entry in MENAGERIE}.values()
-one_of_each_family = pytest.mark.parametrize("name", ONE_OF_EACH_FAMILY)
 
 
 @every_architecture

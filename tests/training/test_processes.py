@@ -53,6 +53,7 @@ def fail_in_one(rank: int, folder: str) -> None:
         barrier()  # the other one never comes
 
 
+@pytest.mark.slow
 def test_an_error_in_one_process_ends_all(tmp_path: Path) -> None:
     with pytest.raises(Exception, match=r"a bad batch|[Cc]onnection closed"):
         spawn(fail_in_one, (str(tmp_path),), 2, timeout=60)
@@ -89,6 +90,7 @@ exec(end)
 """
 
 
+@pytest.mark.slow
 def test_the_group_is_left_at_exit(tmp_path: Path) -> None:
     codes = {"": 0, "sys.exit(3)": 3, "1 / 0": 1, "raise KeyboardInterrupt": -2}
     done = run_python("-c", EXITING.format(ends=list(codes), folder=tmp_path), timeout=60)

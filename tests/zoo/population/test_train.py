@@ -62,7 +62,12 @@ def difference(a: dict[str, Tensor], b: dict[str, Tensor]) -> float:
 everyone = pytest.mark.parametrize("group", TOGETHER.values(), ids=TOGETHER)
 
 
-@pytest.mark.parametrize("group", (TOGETHER | LARGEST).values(), ids=TOGETHER | LARGEST)
+large = [pytest.param(group, marks=pytest.mark.slow, id=name) for name, group in LARGEST.items()]
+
+
+@pytest.mark.parametrize(
+    "group", [*(pytest.param(group, id=name) for name, group in TOGETHER.items()), *large]
+)
 def test_each_network_equals_the_ordinary_loop(group: Together) -> None:
     """Weights and batch-norm statistics, with dropout and all optimisers in one population."""
     results = together(group)
