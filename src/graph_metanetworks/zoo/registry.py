@@ -18,6 +18,7 @@ BUILT_IN = {
     "varying-cnns": f"{_CLASSIFIERS}:VaryingCnns",
     "diverse": f"{_CLASSIFIERS}:Diverse",
     "small-cnns": f"{_CLASSIFIERS}:SmallCnns",
+    "cnn-widths": f"{_CLASSIFIERS}:CnnWidths",
     "sine-inrs": f"{_INRS}:SineInrs",
     "image-inrs": f"{_INRS}:ImageInrs",
 }

@@ -12,7 +12,7 @@ from graph_metanetworks.zoo.data import load
 from graph_metanetworks.zoo.description import Description
 from graph_metanetworks.zoo.families import FAMILIES
 from graph_metanetworks.zoo.recipe import network_seed
-from graph_metanetworks.zoo.recipes.classifiers import Diverse, SmallCnns, VaryingCnns, grey
+from graph_metanetworks.zoo.recipes.classifiers import CnnWidths, Diverse, SmallCnns, VaryingCnns, grey
 from support.classifiers import little_data
 
 RECIPES = [VaryingCnns, Diverse, SmallCnns]
@@ -92,6 +92,24 @@ def test_settings_change_with_the_data() -> None:
     data = little_data()
     other = replace(data, train_images=255 - data.train_images)
     assert VaryingCnns(data).options()["data"] != VaryingCnns(other).options()["data"]
+
+
+def test_a_sample_of_the_images() -> None:
+    data = little_data()
+    recipe = VaryingCnns(data, images=5)
+    assert len(recipe.data.train_images) == 5 and recipe.options()["images"] == 5
+    assert torch.equal(recipe.data.test_images, data.test_images)
+    assert all(
+        any(torch.equal(image, other) for other in data.train_images) for image in recipe.data.train_images
+    )
+    for count in (0, len(data.train_images) + 1):
+        with pytest.raises(ValueError, match="training images; choose 1 to all of them"):
+            VaryingCnns(data, images=count)
+
+
+def test_widths() -> None:
+    recipe = CnnWidths(little_data())
+    assert {config.hidden for config in drawn(recipe, 60)} == {16, 32, 64, 128}
 
 
 @pytest.mark.parametrize("options", [{"epochs": 0}, {"batch_size": 0}, {"checkpoints": -1}])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 import torch
@@ -82,6 +82,16 @@ def shuffled(count: int) -> Tensor:  # [count]
     Data sets are often sorted by class. Shuffled, their first images are a fair sample.
     """
     return torch.randperm(count, generator=torch.Generator().manual_seed(0))
+
+
+def sampled(data: ImageData, count: int) -> ImageData:
+    """Return the same data with `count` of its training images, a fixed random sample."""
+    if not 0 < count <= len(data.train_images):
+        raise DataError(
+            f"{data.name} has {len(data.train_images):,} training images; choose 1 to all of them"
+        )
+    chosen = shuffled(len(data.train_images))[:count]
+    return replace(data, train_images=data.train_images[chosen], train_labels=data.train_labels[chosen])
 
 
 def _size(images: Tensor) -> str:

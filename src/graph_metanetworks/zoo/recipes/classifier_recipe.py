@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from graph_metanetworks.zoo import draws
 from graph_metanetworks.zoo.data import ImageData, load
+from graph_metanetworks.zoo.data.images import sampled
 from graph_metanetworks.zoo.families import ImageSpec
 from graph_metanetworks.zoo.population.batches import (
     Augmentation,
@@ -68,6 +69,7 @@ class ClassifierRecipe(Recipe[Config]):
         data: str | ImageData = "digits",
         *,
         data_dir: Path | None = None,
+        images: int | None = None,
         epochs: int = 8,
         batch_size: int = 32,
         checkpoints: int = 0,
@@ -78,12 +80,16 @@ class ClassifierRecipe(Recipe[Config]):
         """Load the data of the recipe.
 
         Args:
+            images: number of training images to use, a random sample; all by default.
             checkpoints: number of intermediate steps at which weights and metrics are saved.
             augment: shift images, mask parts of them, and flip them if the data set allows it.
             flips: whether to flip images, which overrides the data set and `augment`.
         """
-        images = self.prepare(load(data, data_dir) if isinstance(data, str) else data)
+        loaded = self.prepare(load(data, data_dir) if isinstance(data, str) else data)
+        if images is not None:
+            loaded = sampled(loaded, images)
         options = {
+            "images": images,  # like flips, missing in older zoos
             "epochs": epochs,
             "batch_size": batch_size,
             "checkpoints": checkpoints,
@@ -91,7 +97,7 @@ class ClassifierRecipe(Recipe[Config]):
             "flips": flips,  # missing in zoos from before this option existed, which is equivalent to None
             "batch_seed": batch_seed,
         }
-        self._set(DataSummary.of(images), images, options)
+        self._set(DataSummary.of(loaded), loaded, options)
 
     def _set(self, summary: DataSummary, images: ImageData | None, options: dict[str, Any]) -> None:
         for name, lowest in (("epochs", 1), ("batch_size", 1), ("checkpoints", 0)):

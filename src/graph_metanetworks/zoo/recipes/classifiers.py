@@ -11,7 +11,7 @@ from torch import nn
 
 from graph_metanetworks.zoo import draws
 from graph_metanetworks.zoo.data import ImageData
-from graph_metanetworks.zoo.data.images import shuffled
+from graph_metanetworks.zoo.data.images import sampled
 from graph_metanetworks.zoo.draws import Choice
 from graph_metanetworks.zoo.families import FAMILIES, ClassifierArchitecture
 from graph_metanetworks.zoo.families.small_cnn import SmallCnnConfig, initialized_small_cnn
@@ -31,13 +31,14 @@ class Diverse(ClassifierRecipe[ClassifierConfig]):
     name = "diverse"
     hyperparameters = ClassifierConfig
     families: ClassVar[tuple[str, ...]] = tuple(FAMILIES)
+    widths: ClassVar[Choice | None] = None  # instead of those of the family
 
     def draw(self, generator: torch.Generator) -> ClassifierConfig:
         family = FAMILIES[Choice(*self.families).draw(generator)]
         training = draws.draw(TrainingConfig, generator)
         return ClassifierConfig(
             family=family.name,
-            hidden=family.hidden.draw(generator),
+            hidden=(self.widths or family.hidden).draw(generator),
             depth=family.depth.draw(generator),
             linear_layers=family.linear_layers.draw(generator),
             norm=family.norm.draw(generator),
@@ -54,6 +55,13 @@ class VaryingCnns(Diverse):
 
     name = "varying-cnns"
     families = ("cnn2d",)
+
+
+class CnnWidths(VaryingCnns):
+    """Two-dimensional CNNs of four widths, to learn from narrow networks and test on wide ones."""
+
+    name = "cnn-widths"
+    widths = Choice(16, 32, 64, 128)
 
 
 class SmallCnns(ClassifierRecipe[SmallCnnConfig]):
@@ -74,10 +82,7 @@ class SmallCnns(ClassifierRecipe[SmallCnnConfig]):
     def batches(self, config: SmallCnnConfig) -> Batches:
         data = self.data
         count = max(1, round(config.train_fraction * len(data.train_images)))
-        some = shuffled(len(data.train_images))[:count]
-        return self._batches(
-            replace(data, train_images=data.train_images[some], train_labels=data.train_labels[some])
-        )
+        return self._batches(sampled(data, count))
 
 
 def grey(data: ImageData) -> ImageData:
