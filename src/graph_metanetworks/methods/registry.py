@@ -31,7 +31,18 @@ METHODS = {
         Method(
             "gmn",
             "GMN",
-            "message passing on the parameter graph; any architecture; invariant to its symmetries",
+            "products of node states with weights; any architecture; invariant to its symmetries",
+            {
+                "paper": lambda output: _gmn(output, hidden=96, layers=4, blocks="matrix-product"),
+                "small": lambda output: _gmn(output, hidden=24, layers=3, blocks="matrix-product"),
+            },
+            levels=("graph", "node", "edge"),
+            learning_rate=3e-3,
+        ),
+        Method(
+            "gmn-paper",
+            "GMN (paper)",
+            "message passing as in the paper; any architecture; invariant to its symmetries",
             {
                 "paper": lambda output: GraphMetanetwork.preset(
                     "accuracy", out=output.width, level=output.level

@@ -2,6 +2,8 @@
 
 from graph_metanetworks.nn.encoders import EdgeEncoder, NodeEncoder
 from graph_metanetworks.nn.grit import Grit, GritBlock
+from graph_metanetworks.nn.group_readout import MeanByGroup
+from graph_metanetworks.nn.matrix_product import MatrixProduct, WeightMatrices
 from graph_metanetworks.nn.message_passing import MessagePassing
 from graph_metanetworks.nn.metanetwork import GraphMetanetwork
 from graph_metanetworks.nn.pyg_block import PygBlock
@@ -19,6 +21,7 @@ from graph_metanetworks.nn.readouts import (
 )
 from graph_metanetworks.nn.state import Links, State
 from graph_metanetworks.nn.tensor_readout import MeanByTensor
+from graph_metanetworks.nn.unary import UnaryEncoder
 from graph_metanetworks.nn.updates import EdgeUpdate, GlobalUpdate, NodeUpdate
 from graph_metanetworks.nn.vocabulary import UnknownKind, Vocabulary
 
@@ -34,6 +37,8 @@ __all__ = [
     "Grit",
     "GritBlock",
     "Links",
+    "MatrixProduct",
+    "MeanByGroup",
     "MeanByKind",
     "MeanByTensor",
     "MeanEdges",
@@ -46,6 +51,8 @@ __all__ = [
     "RandomWalkEncoder",
     "Readout",
     "State",
+    "UnaryEncoder",
     "UnknownKind",
     "Vocabulary",
+    "WeightMatrices",
 ]

@@ -153,7 +153,7 @@ class EdgeEncoder(Fitted):
         kinds, scales = self.rows(panel, batch)
         base = self.kind(kinds)[panel.use]
         if panel.position is not None:
-            base = base + self.position(_position_features(panel.position.to(base.dtype)))
+            base = base + self.position(position_features(panel.position.to(base.dtype)))
         factor = self.log_scale[scales].exp() / self.deviation[scales]
         offset = self.shift[scales] - self.mean[scales] * factor
         return [panel.values, base, factor[panel.use], offset[panel.use]]
@@ -182,7 +182,7 @@ class EdgeEncoder(Fitted):
         return add_product(base, stacked, weights[0], out=out)
 
 
-def _position_features(position: Tensor) -> Tensor:
+def position_features(position: Tensor) -> Tensor:
     """Encode offsets from the centre, in [-1/2, 1/2]; features are 0 there. [..., 3] -> [..., 12]"""
     angles = pi * position
     return torch.cat([angles.sin(), 1 - angles.cos(), (4 * angles).sin(), 1 - (4 * angles).cos()], dim=-1)

@@ -29,7 +29,7 @@ from graph_metanetworks.nn.engine.sweep import (
     run,
 )
 from graph_metanetworks.nn.engine.workers import Workers, torch_threads
-from graph_metanetworks.nn.message_passing import MessagePassing
+from graph_metanetworks.nn.message_passing import MessagePassing, UpdatesEdges
 from graph_metanetworks.nn.readouts import EachEdge, PooledEdges
 from graph_metanetworks.nn.state import Links, State, degrees, node_network
 
@@ -83,7 +83,7 @@ def run_panels(network: GraphMetanetwork, batch: Batch, plan: ExecutionPlan) -> 
     degree, owner = degrees(batch), node_network(batch)
     node_counts = owner.bincount(minlength=len(batch))[:, None]
     edge_counts = torch.tensor([graph.num_edges for graph in batch.graphs], device=batch.device)[:, None]
-    nodes = network.node_encoder(batch)
+    nodes = network.first_nodes(batch)
     features = network.first_globals(batch)
     for block in network.blocks:
         assert isinstance(block, MessagePassing)
@@ -99,13 +99,31 @@ def run_panels(network: GraphMetanetwork, batch: Batch, plan: ExecutionPlan) -> 
             context = features[owner]
         if block.edge_update is not None:
             edges.pending.append((block, block.edge_terms(nodes, context)))
-    readout = network.readout
+    return _read(network, edges, nodes, features)
+
+
+def run_products(network: GraphMetanetwork, batch: Batch, engine: str, plan: ExecutionPlan) -> Tensor:
+    """Run a metanetwork whose blocks are all `MatrixProduct`; edges get a state only where they are read."""
+    assert network.matrices is not None
+    nodes, panels = network.first_nodes(batch), network.matrices(batch, engine)
+    for block in network.blocks:
+        nodes = block(nodes, panels)
+    if network.edge_pass is None:
+        return network.readout(State(nodes, nodes[:0]), Links(batch))
+    edges = _Edges.of(network, batch, plan)
+    edges.pending.append((network.edge_pass, network.edge_pass.edge_terms(nodes, None)))
+    return _read(network, edges, nodes, None)
+
+
+def _read(network: GraphMetanetwork, edges: _Edges, nodes: Tensor, features: Tensor | None) -> Tensor:
+    """Apply pending updates and read out."""
+    readout, batch = network.readout, edges.batch
     if isinstance(readout, PooledEdges):
         return readout.finish(edges.pool(readout), batch)
     if isinstance(readout, EachEdge):
         return edges.each(readout)
     links = Links(batch)
-    states = edges.states_in_order_of(links) if readout.reads_edges else nodes.new_empty(0, network.hidden)
+    states = edges.states_in_order_of(links) if readout.reads_edges else nodes[:0]
     return readout(State(nodes, states, features), links)
 
 
@@ -121,13 +139,14 @@ class _Edges:
     first: list[list[Tensor]]  # by panel: the inputs of the encoder
     hidden: int
     states: list[Tensor] | None = None  # by panel; None before the first is kept
-    pending: list[tuple[MessagePassing, Terms]] = field(default_factory=list)
+    pending: list[tuple[UpdatesEdges, Terms]] = field(default_factory=list)
     scratch: Scratch = field(default_factory=Scratch)
 
     @staticmethod
     def of(network: GraphMetanetwork, batch: Batch, plan: ExecutionPlan) -> _Edges:
         panels = arrange(batch, list_below=plan.list_below, stacked=plan.stacks_blocks)
         encoder = network.edge_encoder
+        assert encoder is not None
         first = [encoder.terms(panel, batch) for panel in panels]
         networks = [torch.tensor([u.network for u in p.uses], device=batch.device)[p.use] for p in panels]
         return _Edges(batch, plan, encoder, panels, networks, first, network.hidden)

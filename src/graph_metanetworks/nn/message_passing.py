@@ -20,7 +20,60 @@ AGGREGATIONS = ("mean", "sum", "max", "fan")
 EDGE_GAIN = 0.1  # initial edge updates are small: larger random ones would hide the weights from a readout
 
 
-class MessagePassing(nn.Module):
+class UpdatesEdges(nn.Module):
+    r"""Update edges from both ends: :math:`e_{ij} \gets e_{ij} + \mathrm{MLP}^e(v_i, v_j, e_{ij}, u)`.
+
+    Args:
+        hidden: width of states.
+        inner: width inside the MLP.
+        context: width of the global feature; 0 for none.
+        gain: initial size of updates.
+    """
+
+    edge_node_norm: nn.LayerNorm | None
+    edge_update: Mlp | None
+
+    def __init__(self, hidden: int, inner: int, *, context: int = 0, gain: float = EDGE_GAIN) -> None:
+        super().__init__()
+        self.hidden = hidden
+        self.edge_norm = RmsNorm(hidden)
+        self.edge_node_norm = nn.LayerNorm(hidden)
+        # A bias at the end of an edge update would cost as much as all other sums.
+        self.edge_update = Mlp(3 * hidden + context, inner, hidden, bias=False, gain=gain)
+
+    def edge_terms(self, nodes: Tensor, context: Tensor | None) -> Terms:
+        """Return the terms of nodes in edge updates."""
+        assert self.edge_update is not None and self.edge_node_norm is not None
+        nodes = self.edge_node_norm(nodes)
+        first = self.edge_update.first
+        hidden = self.hidden
+        target = F.linear(nodes, first.weight[:, hidden : 2 * hidden], first.bias)
+        if context is not None:
+            target = target + F.linear(context, first.weight[:, -hidden:])
+        return Terms(source=F.linear(nodes, first.weight[:, :hidden]), target=target)
+
+    def edge_weights(self) -> list[Tensor]:
+        assert self.edge_update is not None
+        first, second = self.edge_update.first, self.edge_update.second
+        on_edges = first.weight[:, 2 * self.hidden : 3 * self.hidden]
+        return [on_edges * self.edge_norm.weight, second.weight]
+
+    def updated(self, edges: Tensor, ends: Terms, weights: list[Tensor], out: Tensor | None = None) -> Tensor:
+        """Return updated edge states; `out` may be `edges` itself."""
+        first, second = weights
+        inner = pre_activation(normed(edges), ends, first).relu_()
+        return add_product(edges, inner, second, out=out)
+
+    def edges_over_list(self, nodes: Tensor, edges: Tensor, features: Tensor | None, links: Links) -> Tensor:
+        """Update edges on an explicit list: the reference that the engine must equal."""
+        assert self.edge_update is not None and self.edge_node_norm is not None
+        ends = self.edge_node_norm(nodes)
+        parts = [ends[links.source], ends[links.target], self.edge_norm(edges)]
+        parts += [] if features is None else [features[links.edge_network]]
+        return edges + self.edge_update(torch.cat(parts, dim=1))
+
+
+class MessagePassing(UpdatesEdges):
     r"""One layer of a graph metanetwork (section 2.3 of the paper), residual and with pre-norm.
 
     .. math::
@@ -50,24 +103,19 @@ class MessagePassing(nn.Module):
         global_feature: bool = False,
         updates_edges: bool = True,
     ) -> None:
-        super().__init__()
         if aggregation not in AGGREGATIONS:
             raise ValueError(f"aggregation={aggregation!r} is none of {', '.join(AGGREGATIONS)}")
-        inner = inner or hidden
-        self.hidden, self.aggregation, self.two_way = hidden, aggregation, two_way
-        extra = hidden if global_feature else 0
+        inner, extra = inner or hidden, hidden if global_feature else 0
+        super().__init__(hidden, inner, context=extra)
+        self.aggregation, self.two_way = aggregation, two_way
         self.node_norm = nn.LayerNorm(hidden)
-        self.edge_norm = RmsNorm(hidden)
         directions = 2 if two_way else 0
-        # Without a bias, the second layer of messages may be applied before or after the mean. At the end of
-        # an edge update, a bias would cost as much as all other sums.
+        # Without a bias, the second layer of messages may be applied before or after the mean.
         self.message = Mlp(3 * hidden + directions + extra, inner, hidden, bias=False)
         self.node_update = Mlp(2 * hidden + extra, inner, hidden)
         self.global_update = Mlp(3 * hidden, inner, hidden) if global_feature and updates_edges else None
-        self.edge_node_norm = nn.LayerNorm(hidden) if updates_edges else None
-        self.edge_update = (
-            Mlp(3 * hidden + extra, inner, hidden, bias=False, gain=EDGE_GAIN) if updates_edges else None
-        )
+        if not updates_edges:
+            self.edge_node_norm = self.edge_update = None
 
     # -------------------------------------------------------------- edges, for the engine
 
@@ -105,29 +153,6 @@ class MessagePassing(nn.Module):
         against = torch.add(along, reverse_source, out=out).add_(reverse_target)
         return CellResult(to_target=along.relu_(), to_source=against.relu_(), pooled=pooled)
 
-    def edge_terms(self, nodes: Tensor, context: Tensor | None) -> Terms:
-        """Return the terms of nodes in edge updates."""
-        assert self.edge_update is not None and self.edge_node_norm is not None
-        nodes = self.edge_node_norm(nodes)
-        first = self.edge_update.first
-        hidden = self.hidden
-        target = F.linear(nodes, first.weight[:, hidden : 2 * hidden], first.bias)
-        if context is not None:
-            target = target + F.linear(context, first.weight[:, -hidden:])
-        return Terms(source=F.linear(nodes, first.weight[:, :hidden]), target=target)
-
-    def edge_weights(self) -> list[Tensor]:
-        assert self.edge_update is not None
-        first, second = self.edge_update.first, self.edge_update.second
-        on_edges = first.weight[:, 2 * self.hidden : 3 * self.hidden]
-        return [on_edges * self.edge_norm.weight, second.weight]
-
-    def updated(self, edges: Tensor, ends: Terms, weights: list[Tensor], out: Tensor | None = None) -> Tensor:
-        """Return updated edge states; `out` may be `edges` itself."""
-        first, second = weights
-        inner = pre_activation(normed(edges), ends, first).relu_()
-        return add_product(edges, inner, second, out=out)
-
     # -------------------------------------------------------------- nodes and the global feature
 
     def updated_nodes(self, nodes: Tensor, messages: Tensor, context: Tensor | None) -> Tensor:
@@ -155,11 +180,8 @@ class MessagePassing(nn.Module):
             node_mean = scatter(nodes, links.node_network, len(features), "mean")
             edge_mean = scatter(normed_edges, links.edge_network, len(features), "mean")
             features = self.updated_globals(features, node_mean, edge_mean)
-        if self.edge_update is not None and self.edge_node_norm is not None:
-            ends = self.edge_node_norm(nodes)
-            parts = [ends[links.source], ends[links.target], normed_edges]
-            parts += [] if features is None else [features[links.edge_network]]
-            edges = edges + self.edge_update(torch.cat(parts, dim=1))
+        if self.edge_update is not None:
+            edges = self.edges_over_list(nodes, edges, features, links)
         return State(nodes, edges, features)
 
     def _nodes_over_edge_list(

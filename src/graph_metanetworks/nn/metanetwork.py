@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -12,9 +12,11 @@ from torch import Tensor, nn
 from graph_metanetworks.graph.batch import Batch, require_batch
 from graph_metanetworks.nn import pretrained
 from graph_metanetworks.nn.encoders import EdgeEncoder, NodeEncoder
-from graph_metanetworks.nn.execution import BLOCKS, in_batch_order, run_panels, streaming
+from graph_metanetworks.nn.execution import BLOCKS, in_batch_order, run_panels, run_products, streaming
 from graph_metanetworks.nn.grit import Grit
-from graph_metanetworks.nn.message_passing import Aggregation, MessagePassing
+from graph_metanetworks.nn.group_readout import MeanByGroup
+from graph_metanetworks.nn.matrix_product import MatrixProduct, WeightMatrices
+from graph_metanetworks.nn.message_passing import Aggregation, MessagePassing, UpdatesEdges
 from graph_metanetworks.nn.readouts import (
     AttentionPooling,
     EachEdge,
@@ -27,8 +29,10 @@ from graph_metanetworks.nn.readouts import (
 )
 from graph_metanetworks.nn.state import Links, State
 from graph_metanetworks.nn.tensor_readout import MeanByTensor
+from graph_metanetworks.nn.unary import UnaryEncoder
 from graph_metanetworks.nn.vocabulary import Vocabulary
 
+BlockName = Literal["message-passing", "matrix-product"]
 Engine = Literal["blocks", "stream", "edge_list"]
 ENGINES = ("blocks", "stream", "edge_list")
 READOUTS: dict[str, dict[str, type[Readout]]] = {
@@ -36,6 +40,7 @@ READOUTS: dict[str, dict[str, type[Readout]]] = {
         "edges": MeanEdges,
         "kinds": MeanByKind,
         "tensors": MeanByTensor,
+        "groups": MeanByGroup,
         "nodes": MeanNodes,
         "attention": AttentionPooling,
     },
@@ -78,19 +83,21 @@ class GraphMetanetwork(nn.Module):
         out: width of the result.
         level: "graph" `[B, out]`, "node" `[N, out]` or "edge" `[E, out]`.
         inner: width inside the blocks' MLPs; `hidden` by default.
-        readout: at graph level "edges" (the mean over edges), "kinds", "tensors", "nodes" or "attention"; at
-            edge level "each" or "edit" (the weights plus a learned change); or a `Readout`.
+        readout: at graph level "edges" (the mean over edges), "kinds", "tensors", "groups" (of nodes; the
+            default of "matrix-product"), "nodes" or "attention"; at edge level "each" or "edit" (the weights
+            plus a learned change); or a `Readout`.
         channels: numbers on each edge: 1 for weights, 2 for weights and gradients, ...
         fourier: pairs of sine and cosine features of each weight.
         tensors: names of parameters with their own learned scale and, when editing, step size; others share
             those of their kind. `fit` adds the tensors of a zoo.
         aggregation, two_way, global_feature: see `MessagePassing`; other blocks ignore them.
-        blocks: what to use instead of `MessagePassing`: `gmn.nn.Grit(...)` for `layers` blocks of GRIT, or a
-            list of your own modules `(State, Links) -> State`.
+        blocks: "message-passing" (the paper's, the default); "matrix-product" (states are multiplied by the
+            weights: no edge states, faster by far, transfers to other widths); `gmn.nn.Grit(...)`; or a list
+            of your own modules `(State, Links) -> State`.
         node_encoder, edge_encoder: your own encoders.
         vocabulary: the kinds that have embeddings.
-        engine: "blocks", "stream" (recompute edge states instead of storing them) or "edge_list" (an explicit
-            list of edges, always used for blocks other than `MessagePassing`).
+        engine: "blocks", "stream" (read the weights again in each block, with memory for nodes only) or
+            "edge_list" (an explicit list of edges, always used for GRIT and blocks of your own).
     """
 
     def __init__(
@@ -108,7 +115,7 @@ class GraphMetanetwork(nn.Module):
         aggregation: Aggregation = "mean",
         two_way: bool = True,
         global_feature: bool = False,
-        blocks: Sequence[nn.Module] | Grit | None = None,
+        blocks: Sequence[nn.Module] | Grit | BlockName = "message-passing",
         node_encoder: nn.Module | None = None,
         edge_encoder: EdgeEncoder | None = None,
         vocabulary: Vocabulary | None = None,
@@ -118,15 +125,28 @@ class GraphMetanetwork(nn.Module):
         self.config: dict[str, Any] = pretrained.config_of(locals())
         vocabulary = vocabulary or Vocabulary()
         self.hidden, self.out, self.level = hidden, out, level
+        self.channels = channels if edge_encoder is None else edge_encoder.channels
         self.engine: Engine = _checked_engine(engine)
+        multiplies = _is_named(blocks, "matrix-product")
+        if readout is None and multiplies and level == "graph":
+            readout = "groups"
         self.readout = _readout(readout, level, hidden, out, vocabulary, tensors)
         self.node_encoder = node_encoder or NodeEncoder(hidden, vocabulary)
-        self.edge_encoder = edge_encoder or EdgeEncoder(
-            hidden, vocabulary, channels=channels, fourier=fourier, tensors=tensors
-        )
+        self.unary = UnaryEncoder(hidden, vocabulary, channels=channels) if multiplies else None
+        self.matrices = WeightMatrices(vocabulary, channels=channels) if multiplies else None
+        self.edge_encoder, self.edge_pass = edge_encoder, None
+        if self.readout.reads_edges or not multiplies:
+            self.edge_encoder = edge_encoder or EdgeEncoder(
+                hidden, vocabulary, channels=channels, fourier=fourier, tensors=tensors
+            )
+        if self.readout.reads_edges and multiplies:
+            self.edge_pass = UpdatesEdges(hidden, inner or 2 * hidden, gain=1.0)
         self.first_global = nn.Parameter(torch.zeros(hidden)) if global_feature else None
         options = {"aggregation": aggregation, "two_way": two_way, "global_feature": global_feature}
-        if blocks is None:
+        if self.matrices is not None:
+            sizes = (hidden, self.matrices.num_planes, len(vocabulary.edge_kinds), inner)
+            blocks = [MatrixProduct(*sizes) for _ in range(layers)]
+        elif _is_named(blocks, "message-passing"):
             last = layers - 1
             blocks = [
                 MessagePassing(
@@ -140,8 +160,8 @@ class GraphMetanetwork(nn.Module):
 
     @property
     def runs_on_panels(self) -> bool:
-        """Whether all blocks are `MessagePassing`; others need an explicit list of edges."""
-        return all(isinstance(block, MessagePassing) for block in self.blocks)
+        """Whether an engine knows all blocks; others need an explicit list of edges."""
+        return self.matrices is not None or all(isinstance(block, MessagePassing) for block in self.blocks)
 
     def forward(self, batch: Batch, engine: Engine | None = None, **options: Any) -> Tensor:
         """Run on a batch.
@@ -151,13 +171,14 @@ class GraphMetanetwork(nn.Module):
         require_batch(batch)
         engine = self.engine if engine is None else _checked_engine(engine)
         self._check(batch, engine)
-        if engine == "stream":
-            return run_panels(self, batch, streaming(**options))
-        if options:
+        if options and engine != "stream":
             raise TypeError(f"{', '.join(options)}: only engine='stream' takes options, not {engine!r}")
         if engine == "edge_list" or not self.runs_on_panels:
             return self._run_edge_list(batch)
-        return run_panels(self, batch, BLOCKS)
+        plan = streaming(**options) if engine == "stream" else BLOCKS
+        if self.matrices is not None:
+            return run_products(self, batch, engine, plan)
+        return run_panels(self, batch, plan)
 
     def fit(self, batches: Iterable[Batch]) -> None:
         """Take the scale of each tensor, by name, and of each kind of edge from a training zoo.
@@ -167,7 +188,9 @@ class GraphMetanetwork(nn.Module):
         What is fitted is part of the state dict, which loads into a fresh metanetwork.
         """
         batches = list(batches) if isinstance(batches, Iterator) else batches
-        self.edge_encoder.fit(batches)
+        for part in (self.unary, self.matrices, self.edge_encoder):
+            if part is not None:
+                part.fit(batches)
         self.readout.fit(batches, self)
 
     def read(self, batch: Batch, readout: Readout) -> Tensor:
@@ -178,29 +201,45 @@ class GraphMetanetwork(nn.Module):
         finally:
             self.readout = kept
 
+    def first_nodes(self, batch: Batch) -> Tensor:
+        """Encode the nodes of a batch. [N, hidden]"""
+        nodes = self.node_encoder(batch)
+        return nodes if self.unary is None else nodes + self.unary(batch)
+
     def first_globals(self, batch: Batch) -> Tensor | None:
         return None if self.first_global is None else self.first_global.expand(len(batch), -1)
 
     def _run_edge_list(self, batch: Batch) -> Tensor:
-        links = Links(batch)
-        edges = self.edge_encoder.states(
-            self.edge_encoder.terms(links.panel, batch), self.edge_encoder.weights()
-        )
-        state = State(self.node_encoder(batch), edges, self.first_globals(batch))
+        links, nodes = Links(batch), self.first_nodes(batch)
+        state = State(nodes, self._edges_over_list(links, batch), self.first_globals(batch))
+        panels = None if self.matrices is None else self.matrices(batch, "edge_list")
         for block in self.blocks:
-            state = block(state, links)
+            if panels is None:
+                state = block(state, links)
+            else:
+                state = state._replace(nodes=block(state.nodes, panels))
+        if self.edge_pass is not None:
+            edges = self.edge_pass.edges_over_list(state.nodes, state.edges, None, links)
+            state = state._replace(edges=edges)
         result = self.readout(state, links)
         return in_batch_order([links.panel], [result]) if self.level == "edge" else result
+
+    def _edges_over_list(self, links: Links, batch: Batch) -> Tensor:
+        encoder = self.edge_encoder
+        if encoder is None:
+            return torch.empty(0, self.hidden, dtype=batch.dtype, device=batch.device)
+        return encoder.states(encoder.terms(links.panel, batch), encoder.weights())
 
     def _check(self, batch: Batch, engine: Engine) -> None:
         if engine == "stream" and not self.runs_on_panels:
             raise ValueError(
-                "engine='stream' runs MessagePassing blocks only. Use engine='edge_list' for others."
+                "engine='stream' runs message passing and matrix products only. Use engine='edge_list' for "
+                "other blocks."
             )
-        if batch.channels != self.edge_encoder.channels:
+        if batch.channels != self.channels:
             raise ValueError(
                 f"the batch has {batch.channels} numbers on each edge, but this metanetwork was made with "
-                f"channels={self.edge_encoder.channels}. Make it with channels={batch.channels}, or collate "
+                f"channels={self.channels}. Make it with channels={batch.channels}, or collate "
                 "another number of state dicts per network."
             )
 
@@ -237,6 +276,12 @@ def _checked_engine(engine: Engine) -> Engine:
     return engine
 
 
+def _is_named(blocks: object, name: str) -> bool:
+    if isinstance(blocks, str) and blocks not in get_args(BlockName):
+        raise ValueError(f"blocks={blocks!r} is none of {', '.join(get_args(BlockName))}")
+    return blocks == name
+
+
 def _readout(
     readout: str | Readout | None,
     level: str,
@@ -255,6 +300,8 @@ def _readout(
         raise ValueError(f"readout={name!r} at level {level!r} is none of {', '.join(choices)}")
     if name == "kinds":
         return MeanByKind(hidden, out, vocabulary)
+    if name == "groups":
+        return MeanByGroup(hidden, out, vocabulary=vocabulary)
     if name == "tensors":
         return MeanByTensor(hidden, out, vocabulary=vocabulary, tensors=tensors)
     if name == "edit":

@@ -31,6 +31,11 @@ class Mlp(nn.Module):
         return self.second(self.first(x).relu())
 
 
+def signed_log(x: Tensor) -> Tensor:
+    """Squash large values: the sign times log(1 + |x|)."""
+    return x.sign() * x.abs().log1p()
+
+
 def product(edges: Tensor, weight: Tensor, out: Tensor | None = None) -> Tensor:
     """Apply a linear layer to states of any shape as one flat product; torch may choose a slower batched one.
 

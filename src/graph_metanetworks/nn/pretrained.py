@@ -57,8 +57,11 @@ def load(kind: type[Metanetwork], folder: str | Path, **custom: Any) -> Metanetw
         )
     if config["vocabulary"] is not None:
         config["vocabulary"] = Vocabulary(**{k: tuple(v) for k, v in config["vocabulary"].items()})
-    if config.get("blocks") is not None:
-        config["blocks"] = Grit(**config["blocks"])
+    blocks = config.get("blocks")
+    if blocks is None:  # as earlier versions wrote the default
+        config.pop("blocks", None)
+    elif isinstance(blocks, dict):
+        config["blocks"] = Grit(**blocks)
     network = kind(**(config | custom))
     if names is not None:
         _use_names_of_config(network, names, config["tensors"])
