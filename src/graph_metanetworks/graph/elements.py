@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
 
 import torch
 from torch import Tensor
@@ -56,10 +55,10 @@ class Elements:
         """Like `read`, in the block's shape, a view where strides allow. `[n, ...] -> [*shape, ...]`"""
         if self.listed is not None:
             return flat[self.listed.to(flat.device)]
-        return self._strided(flat.contiguous())
+        return self._strided(flat)
 
     def write(self, flat: Tensor, values: Tensor) -> None:
-        """Scatter values back in place into a contiguous `flat`; the inverse of `read`."""
+        """Scatter values back in place into `flat`; the inverse of `read`."""
         if self.listed is not None:
             flat[self.listed.reshape(-1).to(flat.device)] = values
             return
@@ -67,12 +66,11 @@ class Elements:
         view.copy_(values.reshape(view.shape))
 
     def _strided(self, flat: Tensor) -> Tensor:
-        channels = flat.shape[1:]
-        inner = prod(channels)
+        step, *channels = flat.stride()
         return flat.as_strided(
-            (*self.shape, *channels),
-            (*(stride * inner for stride in self.strides), *contiguous_strides(channels)),
-            flat.storage_offset() + self.offset * inner,
+            (*self.shape, *flat.shape[1:]),
+            (*(stride * step for stride in self.strides), *channels),
+            flat.storage_offset() + self.offset * step,
         )
 
 

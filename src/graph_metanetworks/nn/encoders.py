@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, fields
 from math import pi
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -46,26 +48,50 @@ class NodeEncoder(nn.Module):
         self.degree = nn.Linear(2, hidden, bias=False)
 
     def forward(self, batch: Batch) -> Tensor:  # [N, hidden]
-        parts: dict[int, Tensor] = {}
-        for stack in batch.stacks:
-            states = self.encode(stack.graph, batch.names[stack.members[0]])
-            parts |= {member: states for member in stack.members}
-        return torch.cat([parts[member] for member in range(len(batch))])
+        """Encode the nodes of a batch. The states do not depend on weights."""
+        found = [
+            node_features(graph, self.vocabulary, name)
+            for graph, name in zip(batch.graphs, batch.names, strict=True)
+        ]
+        like = self.kind.weight
 
-    def encode(self, graph: ParameterGraph, name: str) -> Tensor:
-        """Return the states of one graph's nodes. They do not depend on its weights."""
-        device, dtype = self.kind.weight.device, self.kind.weight.dtype
-        kinds = torch.tensor(self.vocabulary.rows("node_kinds", graph.node_kinds, name), device=device)
-        functions = torch.tensor(self.vocabulary.rows("activations", graph.activations, name), device=device)
-        states = self.kind(kinds[graph.node_kind.to(device)])
-        states = states + self.activation(functions[graph.node_activation.to(device)])
-        states = states + self.depth(sinusoids(graph.node_depth.to(device)).to(dtype))
-        states = states + self.degree(graph_degrees(graph).to(device).log1p().to(dtype))
-        for index in (graph.node_index, graph.node_head):
-            if index is not None:
-                index = index.to(device)
-                states = states + self.index(sinusoids(index).to(dtype)) * (index >= 0)[:, None]
-        return states
+        def joined(name: str) -> Tensor:
+            feature = torch.cat([getattr(own, name) for own in found])
+            return feature.to(like) if feature.is_floating_point() else feature.to(like.device)
+
+        names = [entry.name for entry in fields(NodeFeatures)]  # there is a layer for each
+        return torch.stack([getattr(self, name)(joined(name)) for name in names]).sum(0)
+
+
+@dataclass(frozen=True, eq=False)
+class NodeFeatures:
+    """What an encoder knows of the nodes of a graph."""
+
+    kind: Tensor  # [N] rows of a vocabulary
+    activation: Tensor  # [N] rows
+    depth: Tensor  # [N, 2 NUM_FREQUENCIES]
+    degree: Tensor  # [N, 2]
+    index: Tensor  # [N, 2 NUM_FREQUENCIES]; 0 without an index
+
+
+_FEATURES: WeakKeyDictionary[ParameterGraph, tuple[Vocabulary, NodeFeatures]] = WeakKeyDictionary()
+
+
+def node_features(graph: ParameterGraph, vocabulary: Vocabulary, name: str) -> NodeFeatures:
+    """Return the features of one graph's nodes, cached. `name` is what errors call the network."""
+    if graph not in _FEATURES or _FEATURES[graph][0] is not vocabulary:
+        kinds = torch.tensor(vocabulary.rows("node_kinds", graph.node_kinds, name))
+        functions = torch.tensor(vocabulary.rows("activations", graph.activations, name))
+        indices = [index for index in (graph.node_index, graph.node_head) if index is not None]
+        features = NodeFeatures(
+            kinds[graph.node_kind],
+            functions[graph.node_activation],
+            sinusoids(graph.node_depth),
+            graph_degrees(graph).log1p(),
+            sum((sinusoids(index) * (index >= 0)[:, None] for index in indices), torch.zeros(1)),
+        )
+        _FEATURES[graph] = vocabulary, features
+    return _FEATURES[graph][1]
 
 
 class EdgeEncoder(Fitted):

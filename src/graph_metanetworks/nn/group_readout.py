@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
+
 import torch
 from torch import Tensor, nn
 
 from graph_metanetworks.graph.batch import Batch
 from graph_metanetworks.graph.parameter_graph import ParameterGraph
-from graph_metanetworks.graph.parts import NodeGroup
 from graph_metanetworks.nn.encoders import NUM_FREQUENCIES, sinusoids
 from graph_metanetworks.nn.mlp import Mlp
 from graph_metanetworks.nn.readouts import Readout
@@ -47,35 +50,51 @@ class MeanByGroup(Readout):
     def pooled(self, state: State, batch: Batch) -> Tensor:
         """Return the representation of each network, before the last MLP. [B, inner]"""
         nodes = self.norm(state.nodes)
-        groups = [read_groups(graph) for graph in batch.graphs]
-        numbers, start, rest = [], 0, sum(map(len, groups))  # the last number: nodes that are left out
-        for graph, kept in zip(batch.graphs, groups, strict=True):
-            own = torch.full((graph.num_nodes,), rest)
-            for group in kept:
-                own[group.nodes] = start
-                start += 1
-            numbers.append(own)
-        index = torch.cat(numbers).to(nodes.device)
-        sizes = torch.tensor([group.size for kept in groups for group in kept]).to(nodes)[:, None]
-        sums = nodes.new_zeros(rest + 1, 2 * nodes.shape[1])
-        sums = sums.index_add(0, index, torch.cat([nodes, nodes * nodes], dim=1))[:-1]
-        mean, square = (sums / sizes).chunk(2, dim=1)
+        groups = [
+            group_features(graph, self.vocabulary, name)
+            for graph, name in zip(batch.graphs, batch.names, strict=True)
+        ]
+        counts = [len(own.size) for own in groups]
+        starts = accumulate(counts, initial=0)
+        index = torch.cat([own.group + start for own, start in zip(groups, starts, strict=False)])
+        node = torch.cat([own.node + start for own, start in zip(groups, batch.node_starts, strict=False)])
+        size, kind, depth = (torch.cat(part) for part in zip(*(own[2:] for own in groups), strict=True))
+        read = nodes.index_select(0, node.to(nodes.device))
+        sums = nodes.new_zeros(sum(counts), 2 * nodes.shape[1])
+        sums = sums.index_add(0, index.to(nodes.device), torch.cat([read, read * read], dim=1))
+        mean, square = (sums / size.to(nodes)[:, None]).chunk(2, dim=1)
         deviation = (square - mean * mean).clamp(min=0).add(1e-4).sqrt()
-        labels = torch.cat([self._labels(graph, batch.names[i]) for i, graph in enumerate(batch.graphs)])
-        terms = self.mix(torch.cat([mean, deviation, square.clamp(max=LARGEST), labels], dim=1)).relu()
-        parts = terms.split([len(kept) for kept in groups])
-        return torch.stack([part.sum(0) / len(part) ** 0.5 for part in parts])
+        label = self.kind(kind.to(nodes.device)) + self.depth(depth.to(nodes))
+        terms = self.mix(torch.cat([mean, deviation, square.clamp(max=LARGEST), label], dim=1)).relu()
+        return torch.stack([part.sum(0) / len(part) ** 0.5 for part in terms.split(counts)])
 
-    def _labels(self, graph: ParameterGraph, name: str) -> Tensor:
-        """Return what a group is: its kind, and its depth from both ends. [groups, hidden]"""
-        groups, weight = read_groups(graph), self.kind.weight
-        kinds = self.vocabulary.rows("node_kinds", [group.kind for group in groups], name)
+
+class GroupFeatures(NamedTuple):
+    """What a readout knows of the node groups of a graph. Nodes of biases and norms are left out."""
+
+    node: Tensor  # [n] the nodes that are read
+    group: Tensor  # [n] the group of each
+    size: Tensor  # [groups]
+    kind: Tensor  # [groups] rows of a vocabulary
+    depth: Tensor  # [groups, 4 NUM_FREQUENCIES] from the input, and from the output
+
+
+_GROUPS: WeakKeyDictionary[ParameterGraph, tuple[Vocabulary, GroupFeatures]] = WeakKeyDictionary()
+
+
+def group_features(graph: ParameterGraph, vocabulary: Vocabulary, name: str) -> GroupFeatures:
+    """Return the features of one graph's node groups, cached. `name` is what errors call the network."""
+    if graph not in _GROUPS or _GROUPS[graph][0] is not vocabulary:
+        single = graph.block_ends.parameter_nodes
+        groups = [group for group in graph.groups if group not in single] or list(graph.groups)
+        sizes = torch.tensor([group.size for group in groups])
         depth = torch.tensor([float(group.depth) for group in groups])
-        waves = torch.cat([sinusoids(depth), sinusoids(float(depth.max()) - depth)], dim=1).to(weight)
-        return self.kind(torch.tensor(kinds, device=weight.device)) + self.depth(waves)
-
-
-def read_groups(graph: ParameterGraph) -> list[NodeGroup]:
-    """Return the groups of neurons: all but the nodes that biases and norms come from."""
-    single = graph.block_ends.parameter_nodes
-    return [group for group in graph.groups if group not in single] or list(graph.groups)
+        features = GroupFeatures(
+            torch.cat([torch.arange(graph.num_nodes)[group.nodes] for group in groups]),
+            torch.arange(len(groups)).repeat_interleave(sizes),
+            sizes,
+            torch.tensor(vocabulary.rows("node_kinds", [group.kind for group in groups], name)),
+            torch.cat([sinusoids(depth), sinusoids(depth.max() - depth)], dim=1),
+        )
+        _GROUPS[graph] = vocabulary, features
+    return _GROUPS[graph][1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -20,23 +21,44 @@ from graph_metanetworks.nn.vocabulary import Vocabulary
 POSITION_FEATURES = 4 * MAX_POSITIONS
 
 
-@dataclass(frozen=True, eq=False)
-class WeightedPanel:
-    """A panel, ready to be multiplied by states."""
+class PanelEnd(NamedTuple):
+    """The nodes at one end of some panels, one after the other."""
 
-    panel: MatrixPanel
-    scale: Tensor  # [G, P]
-    ratio: float  # scale of messages against the edges
-    patterns: Tensor | None = None  # [K, R]
-    matrices: list[Tensor] | None = None  # [G, T, S] for each plane; None: made when needed, or structural
+    node: Tensor  # [n] node numbers in the batch
+    kind: Tensor  # [n] the kind of edge
+    scale: Tensor  # [n, P] of what is sent from here through each plane; 0 for planes that a panel lacks
+    sizes: list[int]  # of each panel
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedPanels:
+    """Panels that are multiplied together: what nodes send is gathered once for all of them."""
+
+    panels: list[MatrixPanel]
+    patterns: list[Tensor | None]  # [K, R]
+    matrices: list[list[Tensor] | None]  # [G, T, S] for each plane; None: made when needed, or structural
+    source: PanelEnd
+    target: PanelEnd
 
     def messages(self, along: Tensor, against: Tensor) -> tuple[Tensor, Tensor]:
-        """Shapes: [G, S, P, d], [G, T, P, d] -> [G, T, d], [G, S, d]"""
-        if self.panel.values is None:
-            return spread_sums(along, against, self.panel.taps)
-        if self.matrices is None:
-            return streamed(self.panel.values, self.patterns, along, against)
-        return multiply(self.matrices, along, against)
+        """Multiply what is sent by the weights. Shapes: [sources, P, d], [targets, P, d] -> [.., d] each"""
+        to_targets, to_sources = [], []
+        parts = zip(along.split(self.source.sizes), against.split(self.target.sizes), strict=True)
+        for number, (panel, (out, back)) in enumerate(zip(self.panels, parts, strict=True)):
+            count, rows, columns = panel.shape
+            sent = (out.view(count, columns, *out.shape[1:]), back.view(count, rows, *back.shape[1:]))
+            to_target, to_source = self._messages(number, *sent)
+            to_targets.append(to_target.flatten(0, 1))
+            to_sources.append(to_source.flatten(0, 1))
+        return torch.cat(to_targets), torch.cat(to_sources)
+
+    def _messages(self, number: int, along: Tensor, against: Tensor) -> tuple[Tensor, Tensor]:
+        panel, matrices = self.panels[number], self.matrices[number]
+        if panel.values is None:
+            return spread_sums(along[:, :, :1], against[:, :, :1], panel.taps)
+        if matrices is None:
+            return streamed(panel.values, self.patterns[number], along, against)
+        return multiply(matrices, along, against)
 
 
 class WeightMatrices(nn.Module):
@@ -76,34 +98,42 @@ class WeightMatrices(nn.Module):
         size = (total / count.clamp(min=1)).sqrt()
         self.size.copy_(torch.where((size > 0) & size.isfinite(), size, 1))
 
-    def forward(self, batch: Batch, engine: str = "blocks") -> list[WeightedPanel]:
+    def forward(self, batch: Batch, engine: str = "blocks") -> list[WeightedPanels]:
         """Arrange a batch into panels, as an engine of `GraphMetanetwork` wants them."""
         if engine == "edge_list":
             return self._edge_list(batch)
         keep = engine == "blocks"
-        return [
-            self._weighted(panel, keep) for panel in arrange_matrices(batch, self.vocabulary, stacked=keep)
-        ]
+        panels = arrange_matrices(batch, self.vocabulary, stacked=keep)
+        return [self._weighted(own, keep) for own in ([panels] if keep else [[panel] for panel in panels])]
 
-    def _weighted(self, panel: MatrixPanel, keep: bool) -> WeightedPanel:
-        _, rows, columns = panel.shape
-        scale, ratio = 1 / self.size[panel.kind], (columns / rows) ** 0.5  # [G, C]
-        if panel.values is None:
-            return WeightedPanel(panel, scale[:, :1], ratio)
-        patterns = None if panel.position is None else self._patterns(panel.position)
-        matrices = planes(panel.values, patterns, scale.dtype) if keep else None
-        return WeightedPanel(panel, self._by_plane(scale, patterns), ratio, patterns, matrices)
+    def _weighted(self, panels: list[MatrixPanel], keep: bool) -> WeightedPanels:
+        patterns = [None if panel.position is None else self._patterns(panel.position) for panel in panels]
+        dtype = self.size.dtype
+        matrices = [
+            planes(panel.values, own, dtype) if keep and panel.values is not None else None
+            for panel, own in zip(panels, patterns, strict=True)
+        ]
+        ratios = [(panel.shape[2] / panel.shape[1]) ** 0.5 for panel in panels]
+        source = self._end([panel.source for panel in panels], panels, [1.0] * len(panels))
+        target = self._end([panel.target for panel in panels], panels, ratios)
+        return WeightedPanels(panels, patterns, matrices, source, target)
+
+    def _end(self, nodes: list[Tensor], panels: list[MatrixPanel], factors: list[float]) -> PanelEnd:
+        kinds = [panel.kind.repeat_interleave(own.shape[1]) for own, panel in zip(nodes, panels, strict=True)]
+        kind = torch.cat(kinds)
+        factor = torch.cat(
+            [self.size.new_full((own.numel(),), f) for own, f in zip(nodes, factors, strict=True)]
+        )
+        scale = 1 / self.size[kind]  # [n, C]
+        by_pattern = scale.repeat_interleave(self.pattern.out_features, dim=1)
+        scale = torch.cat([scale, scale.square(), by_pattern], dim=1)
+        node = torch.cat([own.reshape(-1) for own in nodes])
+        return PanelEnd(node, kind, scale * factor[:, None], [own.numel() for own in nodes])
 
     def _patterns(self, position: Tensor) -> Tensor:  # [K, 3] -> [K, R]
         return self.pattern(position_features(position.to(self.size.dtype)))
 
-    def _by_plane(self, scale: Tensor, patterns: Tensor | None) -> Tensor:  # [G, C] -> [G, P]
-        parts = [scale, scale.square()]
-        if patterns is not None:
-            parts.append(scale.repeat_interleave(patterns.shape[1], dim=1))
-        return torch.cat(parts, dim=1)
-
-    def _edge_list(self, batch: Batch) -> list[WeightedPanel]:
+    def _edge_list(self, batch: Batch) -> list[WeightedPanels]:
         """Make a matrix of each single edge: the reference that the other engines must equal."""
         found = []
         for stack in batch.stacks:
@@ -114,24 +144,20 @@ class WeightMatrices(nn.Module):
                     (starts + end.expand(block.shape).reshape(-1)).reshape(-1, 1).to(batch.device)
                     for end in (block.source, block.target)
                 )
-                row = self.vocabulary.rows("edge_kinds", [block.kind], batch.names[stack.members[0]])[0]
+                (row,) = self.vocabulary.rows("edge_kinds", [block.kind], batch.names[stack.members[0]])
                 kind = torch.full((len(source),), row, device=batch.device)
-                values = (
-                    stack.block_values(number).to(self.size).reshape(len(source), -1, 1, 1)
-                )  # [E, C, 1, 1]
-                scale, patterns = (1 / self.size[kind]), None
+                values = stack.block_values(number).to(self.size).reshape(len(kind), -1, 1, 1)  # [E, C, 1, 1]
+                panel = MatrixPanel(values[..., None], source, target, kind, 1, None)
                 matrices = [*values.unbind(1), *values.square().unbind(1)]
                 if block.parameter is None:
-                    scale, matrices = scale[:, :1], matrices[:1]
-                else:
-                    if layout.position is not None:
-                        patterns = self._patterns(layout.edge_position().to(batch.device)).repeat(count, 1)
-                        weighted = values * patterns[:, None, :, None]  # [E, C, R, 1]
-                        matrices += [plane[..., None] for plane in weighted.flatten(1, 2).unbind(1)]
-                    scale = self._by_plane(scale, patterns)
+                    matrices = matrices[:1]
+                elif layout.position is not None:
+                    patterns = self._patterns(layout.edge_position().to(batch.device)).repeat(count, 1)
+                    weighted = values * patterns[:, None, :, None]  # [E, C, R, 1]
+                    matrices += [plane[..., None] for plane in weighted.flatten(1, 2).unbind(1)]
                 ratio = (layout.shape[2] / layout.shape[1]) ** 0.5
-                panel = MatrixPanel(values[..., None], source, target, kind, 1, None)
-                found.append(WeightedPanel(panel, scale, ratio, matrices=matrices))
+                ends = (self._end([source], [panel], [1.0]), self._end([target], [panel], [ratio]))
+                found.append(WeightedPanels([panel], [None], [matrices], *ends))
         return found
 
 
@@ -169,23 +195,23 @@ class MatrixProduct(nn.Module):
         self.gain = nn.Parameter(torch.ones(2, kinds, num_planes))
         self.update = Mlp(3 * hidden, inner or 2 * hidden, hidden)
 
-    def forward(self, nodes: Tensor, panels: list[WeightedPanel]) -> Tensor:  # [N, hidden] -> [N, hidden]
+    def forward(self, nodes: Tensor, weighted: list[WeightedPanels]) -> Tensor:  # [N, hidden] -> [N, hidden]
         normed = self.norm(nodes)
         to_targets, to_sources = torch.zeros_like(nodes), torch.zeros_like(nodes)
-        for own in panels:
-            panel = own.panel
-            along = self._sent(normed, 0, panel.source, own)
-            against = self._sent(normed, 1, panel.target, own) * own.ratio
-            to_target, to_source = own.messages(along, against)
-            to_targets = to_targets.index_add(0, panel.target.reshape(-1), to_target.flatten(0, 1))
-            to_sources = to_sources.index_add(0, panel.source.reshape(-1), to_source.flatten(0, 1))
+        for panels in weighted:
+            along, against = self._sent(normed, 0, panels.source), self._sent(normed, 1, panels.target)
+            to_target, to_source = panels.messages(along, against)
+            to_targets = to_targets.index_add(0, panels.target.node, to_target)
+            to_sources = to_sources.index_add(0, panels.source.node, to_source)
         received = [signed_log(to_targets), signed_log(to_sources)]
         return nodes + self.update(torch.cat([normed, *received], dim=1))
 
-    def _sent(self, normed: Tensor, direction: int, nodes: Tensor, own: WeightedPanel) -> Tensor:
-        """Return what nodes `[G, n]` send through each plane of a panel. [G, n, P, hidden]"""
-        count = own.scale.shape[1]
-        mix = self.mix[direction, :count].reshape(-1, self.hidden)
-        sent = F.linear(normed.index_select(0, nodes.reshape(-1)), mix)
-        factor = self.gain[direction, own.panel.kind, :count] * own.scale
-        return sent.view(*nodes.shape, count, self.hidden) * factor[:, None, :, None]
+    def _sent(self, normed: Tensor, direction: int, end: PanelEnd) -> Tensor:
+        """Return what the nodes at one end send through each plane. [n, P, hidden]"""
+        mix = self.mix[direction].flatten(0, 1)
+        if len(end.node) < len(normed):
+            sent = F.linear(normed.index_select(0, end.node), mix)
+        else:
+            sent = F.linear(normed, mix).index_select(0, end.node)
+        factor = self.gain[direction].index_select(0, end.kind) * end.scale
+        return sent.view(len(end.node), -1, self.hidden) * factor[..., None]

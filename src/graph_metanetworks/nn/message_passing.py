@@ -64,13 +64,13 @@ class UpdatesEdges(nn.Module):
         inner = pre_activation(normed(edges), ends, first).relu_()
         return add_product(edges, inner, second, out=out)
 
-    def edges_over_list(self, nodes: Tensor, edges: Tensor, features: Tensor | None, links: Links) -> Tensor:
+    def edges_over_list(self, state: State, normed_edges: Tensor, links: Links) -> Tensor:
         """Update edges on an explicit list: the reference that the engine must equal."""
         assert self.edge_update is not None and self.edge_node_norm is not None
-        ends = self.edge_node_norm(nodes)
-        parts = [ends[links.source], ends[links.target], self.edge_norm(edges)]
+        ends, features = self.edge_node_norm(state.nodes), state.globals
+        parts = [ends[links.source], ends[links.target], normed_edges]
         parts += [] if features is None else [features[links.edge_network]]
-        return edges + self.edge_update(torch.cat(parts, dim=1))
+        return state.edges + self.edge_update(torch.cat(parts, dim=1))
 
 
 class MessagePassing(UpdatesEdges):
@@ -181,7 +181,7 @@ class MessagePassing(UpdatesEdges):
             edge_mean = scatter(normed_edges, links.edge_network, len(features), "mean")
             features = self.updated_globals(features, node_mean, edge_mean)
         if self.edge_update is not None:
-            edges = self.edges_over_list(nodes, edges, features, links)
+            edges = self.edges_over_list(State(nodes, edges, features), normed_edges, links)
         return State(nodes, edges, features)
 
     def _nodes_over_edge_list(

@@ -142,21 +142,18 @@ class GraphMetanetwork(nn.Module):
         if self.readout.reads_edges and multiplies:
             self.edge_pass = UpdatesEdges(hidden, inner or 2 * hidden, gain=1.0)
         self.first_global = nn.Parameter(torch.zeros(hidden)) if global_feature else None
-        options = {"aggregation": aggregation, "two_way": two_way, "global_feature": global_feature}
         if self.matrices is not None:
             sizes = (hidden, self.matrices.num_planes, len(vocabulary.edge_kinds), inner)
-            blocks = [MatrixProduct(*sizes) for _ in range(layers)]
-        elif _is_named(blocks, "message-passing"):
-            last = layers - 1
-            blocks = [
-                MessagePassing(
-                    hidden, inner, **options, updates_edges=self.readout.reads_edges or layer < last
-                )
-                for layer in range(layers)
-            ]
-        if isinstance(blocks, Grit):
-            blocks = blocks.make(hidden, layers, self.readout, inner)
-        self.blocks = nn.ModuleList(blocks)
+            made: Sequence[nn.Module] = [MatrixProduct(*sizes) for _ in range(layers)]
+        elif isinstance(blocks, Grit):
+            made = blocks.make(hidden, layers, self.readout, inner)
+        elif isinstance(blocks, str):
+            options = {"aggregation": aggregation, "two_way": two_way, "global_feature": global_feature}
+            updates_edges = [True] * (layers - 1) + [self.readout.reads_edges] * (layers > 0)
+            made = [MessagePassing(hidden, inner, **options, updates_edges=own) for own in updates_edges]
+        else:
+            made = blocks
+        self.blocks = nn.ModuleList(made)
 
     @property
     def runs_on_panels(self) -> bool:
@@ -201,6 +198,11 @@ class GraphMetanetwork(nn.Module):
         finally:
             self.readout = kept
 
+    @property
+    def tensor_names(self) -> tuple[str, ...]:
+        """The tensors that `fit` found on edges."""
+        return () if self.edge_encoder is None else self.edge_encoder.fitted_names
+
     def first_nodes(self, batch: Batch) -> Tensor:
         """Encode the nodes of a batch. [N, hidden]"""
         nodes = self.node_encoder(batch)
@@ -219,8 +221,8 @@ class GraphMetanetwork(nn.Module):
             else:
                 state = state._replace(nodes=block(state.nodes, panels))
         if self.edge_pass is not None:
-            edges = self.edge_pass.edges_over_list(state.nodes, state.edges, None, links)
-            state = state._replace(edges=edges)
+            normed = self.edge_pass.edge_norm(state.edges)
+            state = state._replace(edges=self.edge_pass.edges_over_list(state, normed, links))
         result = self.readout(state, links)
         return in_batch_order([links.panel], [result]) if self.level == "edge" else result
 

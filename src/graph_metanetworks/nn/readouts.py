@@ -213,7 +213,7 @@ class Edit(Fitted, EachEdge):
 
     def fit(self, batches: Iterable[Batch], network: GraphMetanetwork) -> None:
         """Make a step size for each tensor of the training zoo; all are reset."""
-        self.set_fitted_names(dict.fromkeys([*self.fitted_names, *network.edge_encoder.fitted_names]))
+        self.set_fitted_names(dict.fromkeys([*self.fitted_names, *network.tensor_names]))
 
     def finish(self, result: Tensor, panel: Panel, batch: Batch) -> Tensor:
         kinds = panel.kinds(self.vocabulary, batch)

@@ -82,7 +82,7 @@ class MeanByTensor(Fitted, TensorMeans):
     @torch.no_grad()
     def fit(self, batches: Iterable[Batch], network: GraphMetanetwork) -> None:
         """Take the mean and deviation of each tensor's means from a training zoo."""
-        self.set_fitted_names(network.edge_encoder.fitted_names)
+        self.set_fitted_names(network.tensor_names)
         readout = TensorMeans()
         found = [
             (self.rows(batch), self.rows(batch, by_name=False), network.read(batch, readout))

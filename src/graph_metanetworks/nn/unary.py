@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
 from graph_metanetworks.graph.batch import Batch
+from graph_metanetworks.graph.parameter_graph import ParameterGraph
 from graph_metanetworks.nn.engine.matrices import block_layouts
 from graph_metanetworks.nn.mlp import signed_log
 from graph_metanetworks.nn.vocabulary import Vocabulary
@@ -33,15 +36,12 @@ class UnaryEncoder(nn.Module):
         self.deviation = nn.Buffer(torch.ones(kinds, width))
 
     def forward(self, batch: Batch) -> Tensor:  # [N, hidden]
-        found = list(self._parameters_of(batch))
-        states = self.weight.new_zeros(batch.num_nodes, self.weight.shape[-1])
-        if not found:
-            return states
-        present = sorted({kind for kind, _, _ in found})
-        table = states.new_zeros(len(present) * batch.num_nodes, self.weight.shape[1])
-        places = [target + present.index(kind) * batch.num_nodes for kind, target, _ in found]
-        rows = [self._features(kind, values) for kind, _, values in found]
-        table = table.index_add(0, torch.cat(places).to(table.device), torch.cat(rows))
+        kind, node, values = self._parameters_of(batch)
+        raw = (raw_features(values.to(self.mean)) - self.mean[kind]) / self.deviation[kind]
+        rows = torch.cat([raw.new_ones(len(raw), 1), signed_log(raw)], dim=1)
+        present, row = kind.unique(return_inverse=True)
+        table = rows.new_zeros(len(present) * batch.num_nodes, rows.shape[1])
+        table = table.index_add(0, row * batch.num_nodes + node, rows)
         return torch.einsum(
             "knf,kfh->nh", table.view(len(present), batch.num_nodes, -1), self.weight[present]
         )
@@ -52,30 +52,55 @@ class UnaryEncoder(nn.Module):
         count = torch.zeros(len(self.mean), 1, dtype=torch.float64)
         total, squares = (torch.zeros(*self.mean.shape, dtype=torch.float64) for _ in range(2))
         for batch in batches:
-            for kind, _, values in self._parameters_of(batch):
-                raw = raw_features(values.double()).cpu()
-                count[kind] += len(raw)
-                total[kind] += raw.sum(0)
-                squares[kind] += raw.square().sum(0)
+            kind, _, values = (part.cpu() for part in self._parameters_of(batch))
+            raw = raw_features(values.double())
+            count.index_add_(0, kind, raw.new_ones(len(raw), 1))
+            total.index_add_(0, kind, raw)
+            squares.index_add_(0, kind, raw.square())
         mean = total / count.clamp(min=1)
         deviation = (squares / count.clamp(min=1) - mean.square()).clamp(min=0).sqrt().clamp(min=1e-3)
         self.mean.copy_(mean)
         self.deviation.copy_(torch.where(count > 0, deviation, 1))
 
-    def _features(self, kind: int, values: Tensor) -> Tensor:  # [n, C] -> [n, 1 + 3 C]
-        standardized = (raw_features(values.to(self.mean)) - self.mean[kind]) / self.deviation[kind]
-        return torch.cat([standardized.new_ones(len(values), 1), signed_log(standardized)], dim=1)
-
-    def _parameters_of(self, batch: Batch) -> Iterator[tuple[int, Tensor, Tensor]]:
-        """Yield kind, neurons `[n]` and values `[n, C]` of every unary block, for all networks of a stack."""
+    def _parameters_of(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the kind `[n]`, the node `[n]` and the values `[n, C]` of all unary parameters."""
+        kinds, nodes, values = (
+            [],
+            [],
+            [torch.zeros(0, batch.channels, dtype=batch.dtype, device=batch.device)],
+        )
         for stack in batch.stacks:
-            starts = torch.tensor([batch.node_starts[member] for member in stack.members])
-            for number, layout in block_layouts(stack.graph).unary.items():
-                name = batch.names[stack.members[0]]
-                (kind,) = self.vocabulary.rows("edge_kinds", [layout.block.kind], name)
-                values = stack.block_values(number)  # [networks, *shape, C]
-                target = layout.block.target.expand(layout.block.shape).reshape(-1)
-                yield kind, (starts[:, None] + target).reshape(-1), values.reshape(-1, values.shape[-1])
+            blocks, count = unary_blocks(stack.graph, self.vocabulary), len(stack.members)
+            starts = torch.tensor([batch.node_starts[member] for member in stack.members])[:, None]
+            own = [stack.block_values(number).reshape(count, -1, batch.channels) for number in blocks.numbers]
+            kinds.append(blocks.kind.repeat(count))
+            nodes.append((starts + blocks.node).reshape(-1))
+            values += [torch.cat(own, dim=1).flatten(0, 1)] if own else []
+        return torch.cat(kinds).to(batch.device), torch.cat(nodes).to(batch.device), torch.cat(values)
+
+
+class UnaryBlocks(NamedTuple):
+    """The unary blocks of a graph, one after the other."""
+
+    numbers: tuple[int, ...]
+    kind: Tensor  # [n] row of a vocabulary of each parameter
+    node: Tensor  # [n] the neuron it belongs to
+
+
+_BLOCKS: WeakKeyDictionary[ParameterGraph, tuple[Vocabulary, UnaryBlocks]] = WeakKeyDictionary()
+
+
+def unary_blocks(graph: ParameterGraph, vocabulary: Vocabulary) -> UnaryBlocks:
+    """Return the unary blocks of a graph, cached."""
+    if graph not in _BLOCKS or _BLOCKS[graph][0] is not vocabulary:
+        found = {number: layout.block for number, layout in block_layouts(graph).unary.items()}
+        rows = vocabulary.rows("edge_kinds", [block.kind for block in found.values()], graph.name)
+        sizes = torch.tensor([block.num_edges for block in found.values()], dtype=torch.int64)
+        nodes = [block.target.expand(block.shape).reshape(-1) for block in found.values()]
+        kind = torch.tensor(rows, dtype=torch.int64).repeat_interleave(sizes)
+        node = torch.cat([torch.zeros(0, dtype=torch.int64), *nodes])
+        _BLOCKS[graph] = vocabulary, UnaryBlocks(tuple(found), kind, node)
+    return _BLOCKS[graph][1]
 
 
 def raw_features(values: Tensor) -> Tensor:

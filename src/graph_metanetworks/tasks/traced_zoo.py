@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from functools import cached_property
 
 import numpy as np
-import torch
 from rich.progress import track
-from torch import Tensor
 
 from graph_metanetworks.errors import TraceError, ZooError
 from graph_metanetworks.graph.batch import Batch, collate
 from graph_metanetworks.graph.parameter_graph import ParameterGraph
+from graph_metanetworks.tasks.resident import Resident, is_finite
 from graph_metanetworks.trace.tracer import trace
 from graph_metanetworks.zoo.zoo import Zoo, ZooNetwork
 
+LARGEST = 1 << 30  # bytes: weights of larger zoos are read when needed
+
 
 class TracedZoo:
-    """The networks of a zoo as batches. Graphs are kept in memory; weights are read when needed.
+    """The networks of a zoo as batches. Graphs are kept in memory, and so are the weights of small zoos.
 
     >>> traced = TracedZoo(Zoo.open("zoos/diverse"))  # doctest: +SKIP
     >>> traced.batch([0, 5, 7])  # doctest: +SKIP
@@ -45,13 +46,23 @@ class TracedZoo:
 
     def batch(self, positions: Sequence[int] | np.ndarray) -> Batch:
         numbers = [int(position) for position in positions]
-        networks = [(self.graph(number), self.zoo[number].state_dict) for number in numbers]
-        return collate(networks, names=[self.name(number) for number in numbers])
+        names = [self.name(number) for number in numbers]
+        if self.resident is not None and self.finite[numbers].all():
+            return self.resident.batch(numbers, names)
+        return collate([(self.graph(number), self.zoo[number].state_dict) for number in numbers], names=names)
 
     @cached_property
     def finite(self) -> np.ndarray:  # [N]
         """Which networks have finite weights only. Reads all of them."""
+        if self.resident is not None:
+            return self.resident.finite
         return np.array([is_finite(network.state_dict) for network in self.zoo])
+
+    @cached_property
+    def resident(self) -> Resident | None:
+        """All weights in memory, if they are few. Reads all of them."""
+        size = 4 * int(self.num_parameters.sum())
+        return Resident.read(self.zoo, self.graphs, self.architectures) if size <= LARGEST else None
 
     @cached_property
     def num_parameters(self) -> np.ndarray:  # [N]
@@ -82,9 +93,3 @@ def _trace(zoo: Zoo, quiet: bool) -> tuple[tuple[ParameterGraph, ...], np.ndarra
         architectures.append(shapes[shape])
     shown = track(first, "tracing architectures", disable=quiet, transient=True)
     return tuple(trace_network(zoo, network) for network in shown), np.array(architectures)
-
-
-def is_finite(state_dict: Mapping[str, Tensor]) -> bool:
-    """Whether all weights are finite."""
-    # a sum in float64 finds NaN and infinity without a temporary as large as the tensor
-    return all(bool(x.sum(dtype=torch.float64).isfinite()) for x in state_dict.values())
