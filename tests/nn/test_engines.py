@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 import graph_metanetworks as gmn
 from graph_metanetworks.nn import execution, metanetwork
+from graph_metanetworks.nn.engine import products
 from graph_metanetworks.nn.engine import workers as engine_workers
 from graph_metanetworks.nn.execution import BLOCKS
 from support.permuted import weights
@@ -115,6 +116,33 @@ def test_engines_agree(level, readout, messages):
 def test_engines_agree_on(name):
     net = gmn.GraphMetanetwork(16, 2, 2, global_feature=True, fourier=2).double()
     assert_same(net, [(traced(name).graph, weights(name))])
+
+
+PRODUCTS = [("graph", "groups"), ("graph", "kinds"), ("node", "each"), ("edge", "each"), ("edge", "edit")]
+
+
+@pytest.mark.parametrize(("level", "readout"), PRODUCTS)
+def test_engines_agree_on_matrix_products(level, readout, monkeypatch):
+    monkeypatch.setattr(products, "PIECE", 20)  # weights: pieces of some rows, and of some matrices
+    out = 1 if readout == "edit" else 2
+    net = gmn.GraphMetanetwork(8, 2, out, level=level, readout=readout, blocks="matrix-product").double()
+    net.fit([gmn.collate(mixed()).to(torch.float64)])
+    assert_same(net, mixed(), ["blocks", "stream"])
+
+
+@pytest.mark.parametrize("name", ["lstm", "transformer-encoder", "grid-triplane", "hf-llama"])
+def test_engines_agree_on_matrix_products_of(name):
+    net = gmn.GraphMetanetwork(8, 2, 2, blocks="matrix-product").double()
+    assert_same(net, [(traced(name).graph, weights(name))], ["blocks", "stream"])
+
+
+def test_half_precision_is_read_as_it_is():
+    net = gmn.GraphMetanetwork(8, 2, blocks="matrix-product")
+    graph, state = traced("mlp-relu").graph, weights("mlp-relu")
+    half = gmn.collate([(graph, {name: value.half() for name, value in state.items()})])
+    rounded = gmn.collate([(graph, {name: value.half().float() for name, value in state.items()})])
+    for engine in ("blocks", "stream"):
+        torch.testing.assert_close(net(half, engine), net(rounded, engine))
 
 
 class OwnReadout(gmn.nn.Readout):

@@ -25,6 +25,18 @@ def test_the_menagerie(name, level):
     assert_equivariant(metanetwork(level=level), name)
 
 
+@every_architecture
+def test_matrix_products_on_the_menagerie(name):
+    """At nodes: a readout for networks can be no less invariant."""
+    assert_equivariant(metanetwork(level="node", blocks="matrix-product"), name)
+
+
+@pytest.mark.parametrize("level", ("graph", "edge"))
+@one_of_each_family
+def test_matrix_products(name, level):
+    assert_equivariant(metanetwork(level=level, blocks="matrix-product"), name)
+
+
 @pytest.mark.parametrize("level", LEVELS)
 @one_of_each_family
 def test_in_single_precision(name, level):

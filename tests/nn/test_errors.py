@@ -158,7 +158,10 @@ def test_wrong_channels():
     ("options", "message"),
     [
         ({"level": "layer"}, "level='layer' is none of graph, node, edge"),
-        ({"readout": "best"}, "readout='best' at level 'graph' is none of edges, kinds, tensors, groups, nodes, att"),
+        (
+            {"readout": "best"},
+            "readout='best' at level 'graph' is none of edges, kinds, tensors, groups, nodes, att",
+        ),
         ({"level": "node", "readout": "edit"}, "readout='edit' at level 'node' is none of each"),
         ({"aggregation": "median"}, "aggregation='median' is none of mean, sum, max, fan"),
         ({"engine": "warp"}, "engine='warp' is none of blocks, stream, edge_list"),

@@ -11,12 +11,15 @@ from support.permuted import weights
 from support.traced import traced
 from support.written import Attention, Mlp, Sets, graph_of
 
-AGGREGATIONS = ["mean", "sum", "max", "fan"]
+BLOCKS = {
+    **{aggregation: {"aggregation": aggregation} for aggregation in ("mean", "sum", "max", "fan")},
+    "matrix-product": {"blocks": "matrix-product"},
+}
 
 
-@pytest.fixture(params=AGGREGATIONS)
+@pytest.fixture(params=BLOCKS.values(), ids=BLOCKS)
 def net(request) -> gmn.GraphMetanetwork:
-    return gmn.GraphMetanetwork(32, 4, 4, aggregation=request.param).double()
+    return gmn.GraphMetanetwork(32, 4, 4, **request.param).double()
 
 
 @torch.no_grad()
@@ -91,9 +94,10 @@ def test_activation_functions(net):
 SMALL = ("mlp-relu", "cnn-2d-batch-norm", "lstm", "deep-sets", "resnet-basic-identity")
 
 
-@given(st.sampled_from(SMALL), st.integers(0, 2**31))
-@settings(max_examples=40)
-def test_no_other_permutation_is_a_symmetry(name, seed):
+@pytest.mark.parametrize("blocks", ["message-passing", "matrix-product"])
+@given(name=st.sampled_from(SMALL), seed=st.integers(0, 2**31))
+@settings(max_examples=30)
+def test_no_other_permutation_is_a_symmetry(blocks, name, seed):
     """The elements of one tensor in another order: hidden neurons cannot follow."""
     generator = torch.Generator().manual_seed(seed)
     graph, state = traced(name).graph, weights(name)
@@ -104,6 +108,6 @@ def test_no_other_permutation_is_a_symmetry(name, seed):
     exchanged = value.clone()
     exchanged[first], exchanged[second] = value[second], value[first]
     torch.manual_seed(0)
-    net = gmn.GraphMetanetwork(16, 3, 4).double()
+    net = gmn.GraphMetanetwork(16, 3, 4, blocks=blocks).double()
     change = difference(net, (graph, state), (graph, state | {chosen: exchanged.view_as(state[chosen])}))
     assert change > 1e-12

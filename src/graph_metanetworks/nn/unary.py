@@ -43,7 +43,7 @@ class UnaryEncoder(nn.Module):
         table = rows.new_zeros(len(present) * batch.num_nodes, rows.shape[1])
         table = table.index_add(0, row * batch.num_nodes + node, rows)
         return torch.einsum(
-            "knf,kfh->nh", table.view(len(present), batch.num_nodes, -1), self.weight[present]
+            "knf,kfh->nh", table.view(len(present), batch.num_nodes, rows.shape[1]), self.weight[present]
         )
 
     @torch.no_grad()
