@@ -192,7 +192,8 @@ class MatrixProduct(nn.Module):
         self.norm = nn.LayerNorm(hidden)
         bound = hidden**-0.5
         self.mix = nn.Parameter(torch.empty(2, num_planes, hidden, hidden).uniform_(-bound, bound))  # A
-        self.gain = nn.Parameter(torch.ones(2, kinds, num_planes))
+        # not all 1: kinds of edges must differ from the start
+        self.gain = nn.Parameter(1 + 0.1 * torch.randn(2, kinds, num_planes))
         self.update = Mlp(3 * hidden, inner or 2 * hidden, hidden)
 
     def forward(self, nodes: Tensor, weighted: list[WeightedPanels]) -> Tensor:  # [N, hidden] -> [N, hidden]
