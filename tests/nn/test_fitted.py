@@ -25,6 +25,9 @@ MODELS = {
     for level, readout in LEVELS
 }
 MODELS |= {
+    "gmn-matrix-product-edit": lambda: gmn.GraphMetanetwork(
+        8, 2, level="edge", readout="edit", blocks="matrix-product"
+    ),
     "gmn-named": lambda: gmn.GraphMetanetwork(8, 1, level="edge", readout="edit", tensors=["0.weight"]),
     "grit": lambda: gmn.GraphMetanetwork(8, 2, blocks=gmn.nn.Grit(heads=2), readout="tensors"),
     "statnn": lambda: StatNN(16),
@@ -44,6 +47,29 @@ def batch() -> gmn.Batch:
     torch.manual_seed(1)
     graph = gmn.trace(network(), torch.zeros(1, 3))
     return gmn.collate([(graph, network().state_dict()) for _ in range(6)])
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if name != "statnn-boosting"])
+def test_an_optimizer_made_before_fit_trains_everything(name: str, batch: gmn.Batch) -> None:
+    model = MODELS[name]()
+    optimizer = torch.optim.Adam(model.parameters())
+    model.fit([batch])
+    held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+    assert all(id(parameter) in held for parameter in model.parameters())
+    model(batch).square().sum().backward()
+    optimizer.step()
+
+
+def test_fit_after_a_step_is_an_error(batch: gmn.Batch) -> None:
+    model = gmn.GraphMetanetwork(8, 1)
+    optimizer = torch.optim.Adam(model.parameters())
+    for _ in range(2):
+        model(batch).sum().backward()
+        optimizer.step()
+    model.fit([batch])
+    model(batch).sum().backward()
+    with pytest.raises(RuntimeError, match="size of tensor"):
+        optimizer.step()
 
 
 def fitted(name: str, batch: gmn.Batch) -> nn.Module:

@@ -15,7 +15,7 @@ from graph_metanetworks.graph.parameter_graph import ParameterGraph
 from graph_metanetworks.graph.parts import MAX_POSITIONS
 from graph_metanetworks.nn.engine.panel import Panel
 from graph_metanetworks.nn.engine.scratch import scratch_buffer
-from graph_metanetworks.nn.fitted import Fitted
+from graph_metanetworks.nn.fitted import Fitted, refilled
 from graph_metanetworks.nn.mlp import add_product
 from graph_metanetworks.nn.state import graph_degrees
 from graph_metanetworks.nn.vocabulary import Vocabulary, tensor_name, tensor_rows
@@ -132,15 +132,15 @@ class EdgeEncoder(Fitted):
         like = self.kind.weight
         self.mean = nn.Buffer(like.new_zeros(rows, self.channels))
         self.deviation = nn.Buffer(like.new_ones(rows, self.channels))
-        self.shift = nn.Parameter(like.new_zeros(rows, self.channels))
-        self.log_scale = nn.Parameter(like.new_zeros(rows, self.channels))
+        self.shift = refilled(getattr(self, "shift", None), like.new_zeros(rows, self.channels))
+        self.log_scale = refilled(getattr(self, "log_scale", None), like.new_zeros(rows, self.channels))
 
     # -------------------------------------------------------------- scale
 
     def fit(self, batches: Iterable[Batch]) -> None:
         """Take the mean and deviation of each tensor, by name, and of each kind from a training zoo.
 
-        Call it before making the optimizer: it makes new parameters, with a row per tensor.
+        Call it before the first step of an optimizer: parameters get a row per tensor.
         """
         kinds = len(self.vocabulary.edge_kinds)
         moments: dict[str | int, Tensor] = {}

@@ -36,6 +36,27 @@ class HasFittedNames(Protocol):
     def set_fitted_names(self, names: Iterable[str], /) -> None: ...
 
 
+def refilled(parameter: nn.Parameter | None, value: Tensor) -> nn.Parameter:
+    """Return the same parameter with a value of any size, so that an optimizer that holds it still trains it.
+
+    An optimizer that has made a step with another size raises an error at the next one.
+    """
+    if parameter is None:
+        return nn.Parameter(value)
+    parameter.data, parameter.grad = value, None
+    return parameter
+
+
+def refill(module: nn.Module, like: nn.Module) -> None:
+    """Give a module the size and the values of another of its class, and keep its parameters as objects."""
+    for name, parameter in module.named_parameters():
+        refilled(parameter, like.get_parameter(name).data)
+    for name, part in module.named_modules():
+        if isinstance(part, nn.Linear):
+            fresh = like.get_submodule(name)
+            part.in_features, part.out_features = fresh.in_features, fresh.out_features
+
+
 class Fitted(nn.Module):
     """Base of modules with tables that have a row for each name. Subclasses implement `make_tables`."""
 

@@ -180,9 +180,9 @@ class GraphMetanetwork(nn.Module):
     def fit(self, batches: Iterable[Batch]) -> None:
         """Take the scale of each tensor, by name, and of each kind of edge from a training zoo.
 
-        Call it before making the optimizer: it makes new parameters, which an earlier optimizer would not
-        train. Some readouts iterate over the batches a second time; an iterator is kept in memory for that.
-        What is fitted is part of the state dict, which loads into a fresh metanetwork.
+        Call it before the first step of an optimizer: parameters get other sizes. Some parts iterate over the
+        batches a second time; an iterator is kept in memory for that. What is fitted is part of the state
+        dict, which loads into a fresh metanetwork.
         """
         batches = list(batches) if isinstance(batches, Iterator) else batches
         for part in (self.unary, self.matrices, self.edge_encoder):

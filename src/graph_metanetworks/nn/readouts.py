@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from graph_metanetworks.graph.batch import Batch
 from graph_metanetworks.nn.engine.panel import Panel
-from graph_metanetworks.nn.fitted import Fitted
+from graph_metanetworks.nn.fitted import Fitted, refilled
 from graph_metanetworks.nn.mlp import Mlp, product
 from graph_metanetworks.nn.norm import RmsNorm, normed
 from graph_metanetworks.nn.state import Links, State
@@ -209,7 +209,7 @@ class Edit(Fitted, EachEdge):
 
     def make_tables(self) -> None:
         rows = len(self.vocabulary.edge_kinds) + len(self.fitted_names)
-        self.gamma = nn.Parameter(self.norm.weight.new_full((rows,), self.start))
+        self.gamma = refilled(getattr(self, "gamma", None), self.norm.weight.new_full((rows,), self.start))
 
     def fit(self, batches: Iterable[Batch], network: GraphMetanetwork) -> None:
         """Make a step size for each tensor of the training zoo; all are reset."""

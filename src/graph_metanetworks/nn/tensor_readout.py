@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from graph_metanetworks.graph.batch import Batch
 from graph_metanetworks.nn.engine.panel import Panel
-from graph_metanetworks.nn.fitted import Fitted
+from graph_metanetworks.nn.fitted import Fitted, refilled
 from graph_metanetworks.nn.mlp import Mlp
 from graph_metanetworks.nn.norm import normed
 from graph_metanetworks.nn.readouts import PooledEdges
@@ -76,8 +76,8 @@ class MeanByTensor(Fitted, TensorMeans):
         rows, like = len(self.vocabulary.edge_kinds) + len(self.fitted_names), self.mix.first.weight
         self.mean = nn.Buffer(like.new_zeros(rows, 2 * self.hidden))
         self.deviation = nn.Buffer(like.new_ones(rows, 2 * self.hidden))
-        self.gain = nn.Parameter(like.new_ones(rows, 2 * self.hidden))
-        self.name = nn.Parameter(torch.randn(rows, self.hidden).to(like))
+        self.gain = refilled(getattr(self, "gain", None), like.new_ones(rows, 2 * self.hidden))
+        self.name = refilled(getattr(self, "name", None), torch.randn(rows, self.hidden).to(like))
 
     @torch.no_grad()
     def fit(self, batches: Iterable[Batch], network: GraphMetanetwork) -> None:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from graph_metanetworks.graph.batch import Batch
 from graph_metanetworks.nn.baselines.statistics import By, WeightStatistics
-from graph_metanetworks.nn.fitted import NAMES, resize_by_names
+from graph_metanetworks.nn.fitted import NAMES, refill, resize_by_names
 from graph_metanetworks.nn.mlp import Mlp
 
 
@@ -44,9 +44,9 @@ class StatNN(nn.Module):
             raise ValueError("give hidden, the width of the layers, or budget, the number of parameters.")
         self.hidden, self.out, self.budget = hidden, out, budget
         self.statistics = WeightStatistics(by)
-        # made by `fit`, when the columns are known; so is the head if its width depends on them
-        self.first: nn.Module = nn.Identity()
-        self.head: nn.Module = nn.Identity() if hidden is None else Mlp(hidden, hidden, out)
+        # `fit` gives the first layer its size, when the columns are known; the head, too, without `hidden`
+        self.first = nn.Linear(1, hidden or 1)
+        self.head = Mlp(hidden or 1, hidden or 1, out)
         resize_by_names(self, f"statistics.{NAMES}")
 
     @property
@@ -58,7 +58,7 @@ class StatNN(nn.Module):
         self._make_layers()
 
     def fit(self, batches: Iterable[Batch]) -> None:
-        """Take the columns and their scales from a training zoo. Call it before making the optimizer."""
+        """Take the columns and their scales from a training zoo, before the first step of an optimizer."""
         self.statistics.fit(batches)
         self._make_layers()
 
@@ -66,8 +66,8 @@ class StatNN(nn.Module):
         width, hidden = self.statistics.width, self.hidden
         if hidden is None:
             hidden = width_for_budget(self.budget or 0, width, self.out)
-            self.head = Mlp(hidden, hidden, self.out).to(self.statistics.mean)
-        self.first = nn.Linear(width, hidden).to(self.statistics.mean)
+            refill(self.head, Mlp(hidden, hidden, self.out).to(self.statistics.mean))
+        refill(self.first, nn.Linear(width, hidden).to(self.statistics.mean))
 
     def forward(self, batch: Batch) -> Tensor:  # [B, out]
         return self.head(self.first(self.statistics(batch)).relu())
