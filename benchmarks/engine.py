@@ -1,12 +1,13 @@
-"""Speed and memory of metanetworks: our engine against the same model as PyG `MetaLayer` over an edge list.
+"""Speed and memory of metanetworks, against message passing as PyG `MetaLayer` over an edge list.
 
     python benchmarks/engine.py                        # ratios, minutes
     python benchmarks/engine.py --stream 10,100,1000   # millions of parameters, weights mapped from a file
     python benchmarks/engine.py --train 100            # a training step that streams
+    ... --blocks message-passing --hidden 64 --half    # for streams: the other blocks, width, half precision
     ... --markdown                                     # as Markdown, for docs/benchmarks.md
 
-Ratios: hidden 64, 4 layers, float32, two threads; both engines in one process, in turn, best of the repeats.
-Memory is the growth of anonymous memory at its peak, in a process for each engine.
+Ratios: hidden 64, 4 layers, float32, two threads; all models in one process, in turn, best of the repeats.
+Memory is the growth of anonymous memory at its peak, in a process for each model.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from safetensors.torch import load_file, save_file
 
 import graph_metanetworks as gmn
 
-ENGINES = ("edge_list", "blocks")
+BLOCKS = ("message-passing", "matrix-product")
+META_LAYER = ("message-passing", "edge_list")
 
 
 # ------------------------------------------------------------------ measuring
@@ -103,74 +105,77 @@ def runs(net: gmn.GraphMetanetwork, batch: gmn.Batch, engine: str) -> dict[str, 
         net.zero_grad()
         net(batch, engine).sum().backward()
 
-    def forward_bf16() -> None:
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            forward()
-
-    return {"forward": forward, "forward, bf16": forward_bf16, "forward and backward": both}
+    return {"forward": forward, "forward and backward": both}
 
 
 # ------------------------------------------------------------------ tables
 
 
-def ratios(repeats: int) -> Iterator[list[str]]:
+def metanetwork(blocks: str, hidden: int = 64, layers: int = 4) -> gmn.GraphMetanetwork:
     torch.manual_seed(0)
+    return gmn.GraphMetanetwork(hidden, layers, blocks=blocks)  # pyright: ignore[reportArgumentType]
+
+
+def ratios(repeats: int) -> Iterator[list[str]]:
     peak = peak_flops()
     for name, make in BATCHES.items():
-        batch, net = make(), gmn.GraphMetanetwork(hidden=64, layers=4)
-        found: dict[tuple[str, str], float] = {}
+        batch = make()
+        models = [META_LAYER, *((blocks, "blocks") for blocks in BLOCKS)]
+        todo = {own: runs(metanetwork(own[0]), batch, own[1]) for own in models}
+        found: dict[tuple[tuple[str, str], str], float] = {}
         for _ in range(repeats):
-            for engine in ENGINES:
-                for what, run in runs(net, batch, engine).items():
-                    if engine == "blocks" or what != "forward, bf16":
-                        found[what, engine] = min(found.get((what, engine), float("inf")), seconds(run))
-        memory = {engine: in_process("--memory", name, engine) for engine in (*ENGINES, "stream")}
-        share = forward_flops(batch, 64, 4) / found["forward", "blocks"] / peak
-        yield [
-            f"{name}, {batch.num_edges / 1000:,.0f}k edges",
-            f"{found['forward', 'blocks']:.2f} s",
-            f"{found['forward', 'edge_list'] / found['forward', 'blocks']:.1f}x",
-            f"{found['forward and backward', 'blocks']:.2f} s",
-            f"{found['forward and backward', 'edge_list'] / found['forward and backward', 'blocks']:.1f}x",
-            f"{memory['blocks']:,.0f} MB",
-            f"1/{memory['edge_list'] / memory['blocks']:.1f}",
-            f"1/{memory['edge_list'] / memory['stream']:.0f}",
-            f"{share:.0%}",
-            f"{found['forward', 'blocks'] / found['forward, bf16', 'blocks']:.2f}x",
-        ]
+            for own, functions in todo.items():
+                for what, run in functions.items():
+                    found[own, what] = min(found.get((own, what), float("inf")), seconds(run))
+        theirs = in_process("--memory", name, *META_LAYER)
+        for blocks in BLOCKS:
+            own = (blocks, "blocks")
+            kept, streamed = (in_process("--memory", name, blocks, engine) for engine in ("blocks", "stream"))
+            share = forward_flops(batch, 64, 4) / found[own, "forward"] / peak
+            yield [
+                f"{name}, {batch.num_edges / 1000:,.0f}k edges",
+                blocks,
+                f"{1000 * found[own, 'forward']:,.0f} ms",
+                f"{found[META_LAYER, 'forward'] / found[own, 'forward']:.1f}x",
+                f"{1000 * found[own, 'forward and backward']:,.0f} ms",
+                f"{found[META_LAYER, 'forward and backward'] / found[own, 'forward and backward']:.1f}x",
+                f"{kept:,.0f} MB",
+                f"1/{theirs / kept:.1f}",
+                f"1/{theirs / streamed:.0f}",
+                f"{share:.0%}" if blocks == "message-passing" else "-",
+            ]
 
 
 RATIOS = [
-    *("batch", "forward", "faster", "and backward", "faster", "memory", "of MetaLayer's", "stream's"),
-    *("share of peak", "bf16 faster"),
+    *("batch", "blocks", "forward", "faster", "and backward", "faster", "memory", "of MetaLayer's"),
+    *("stream's", "share of peak"),
 ]
 
 
-def memory_of(name: str, engine: str) -> float:
+def memory_of(name: str, blocks: str, engine: str) -> float:
     """A forward and backward pass."""
-    torch.manual_seed(0)
-    batch, net = BATCHES[name](), gmn.GraphMetanetwork(hidden=64, layers=4)
+    batch, net = BATCHES[name](), metanetwork(blocks)
     runs(net, BATCHES["32 SIRENs"](), "blocks")["forward and backward"]()  # first-call costs
     with peak_memory() as found:
         runs(net, batch, engine)["forward and backward"]()
     return found[0]
 
 
-def stream(millions: int, train: bool) -> list[str]:
+def stream(millions: int, train: bool, blocks: str, hidden: int, half: bool) -> list[str]:
     """Build a network of this many million parameters, with weights mapped from a file."""
-    torch.manual_seed(0)
-    net = gmn.GraphMetanetwork(hidden=16, layers=3, engine="stream")
+    net = metanetwork(blocks, hidden, 3)
     with torch.device("meta"):
         model, example = wide_mlp(millions)
     graph = gmn.trace(model, example)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "weights.safetensors"
-        save_file({p.name: 0.02 * torch.randn(p.shape) for p in graph.parameters}, path)
+        dtype = torch.bfloat16 if half else torch.float32
+        save_file({p.name: (0.02 * torch.randn(p.shape)).to(dtype) for p in graph.parameters}, path)
         weights = load_file(path)
         batch = gmn.collate([(graph, weights)])
         with peak_memory() as memory, torch.set_grad_enabled(train):
             start = time.perf_counter()
-            result = net(batch, progress=True)
+            result = net(batch, "stream", progress=True)
             if train:
                 result.sum().backward()
             taken = time.perf_counter() - start
@@ -218,18 +223,23 @@ def main() -> None:
     parser.add_argument("--train", metavar="MILLIONS", help="the same with gradients")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--markdown", action="store_true", help="print Markdown tables")
-    parser.add_argument("--memory", nargs=2, metavar=("BATCH", "ENGINE"), help=argparse.SUPPRESS)
+    parser.add_argument("--blocks", choices=BLOCKS, default="matrix-product", help="of streams")
+    parser.add_argument("--hidden", type=int, default=16, help="width of streams")
+    parser.add_argument("--half", action="store_true", help="stream a file in bfloat16")
+    parser.add_argument("--memory", nargs=3, metavar=("BATCH", "BLOCKS", "ENGINE"), help=argparse.SUPPRESS)
     parser.add_argument("--one", nargs=2, metavar=("MILLIONS", "TRAIN"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     torch.set_num_threads(2)
     if options.memory:
         print(json.dumps(memory_of(*options.memory)))
     elif options.one:
-        print(json.dumps(stream(int(options.one[0]), options.one[1] == "train")))
+        train = options.one[1] == "train"
+        print(json.dumps(stream(int(options.one[0]), train, options.blocks, options.hidden, options.half)))
     elif options.stream or options.train:
         sizes = [(n, "infer") for n in (options.stream or "").split(",") if n]
         sizes += [(n, "train") for n in (options.train or "").split(",") if n]
-        show(STREAM, (in_process("--one", n, mode) for n, mode in sizes), options.markdown)
+        model = ["--blocks", options.blocks, "--hidden", str(options.hidden), *["--half"] * options.half]
+        show(STREAM, (in_process("--one", n, mode, *model) for n, mode in sizes), options.markdown)
     else:
         show(RATIOS, ratios(options.repeats), options.markdown)
 

@@ -33,7 +33,7 @@ METHODS = {
             "GMN",
             "products of node states with weights; any architecture; invariant to its symmetries",
             {
-                "paper": lambda output: _gmn(output, hidden=96, layers=4, blocks="matrix-product"),
+                "paper": lambda output: _gmn(output, hidden=108, layers=4, blocks="matrix-product"),
                 "small": lambda output: _gmn(output, hidden=24, layers=3, blocks="matrix-product"),
             },
             levels=("graph", "node", "edge"),

@@ -126,6 +126,8 @@ class WeightMatrices(nn.Module):
         )
         scale = 1 / self.size[kind]  # [n, C]
         by_pattern = scale.repeat_interleave(self.pattern.out_features, dim=1)
+        # a gradient for every parameter, also without taps: processes that train together wait for each
+        by_pattern = by_pattern + 0 * self.pattern.weight.sum()
         scale = torch.cat([scale, scale.square(), by_pattern], dim=1)
         node = torch.cat([own.reshape(-1) for own in nodes])
         return PanelEnd(node, kind, scale * factor[:, None], [own.numel() for own in nodes])
