@@ -54,7 +54,7 @@ class LearningRate(Task[Options]):
 
     def data(self, networks: TracedZoo) -> TaskData:
         table, where = networks.zoo.table, str(networks.zoo.folder)
-        rates = read_numbers(table, self.options.column, where=where)
+        rates = read_numbers(table, self.options.column, where=where, option="--column")
         return TaskData(networks, torch.from_numpy(np.log10(rates)))
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:  # [B, 1] and [B]

@@ -15,6 +15,7 @@ from support.traced import traced
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PACKAGE = ROOT / "src" / "graph_metanetworks"
 CODE = runpy.run_path(str(ROOT / "docs" / "pages.py"))
 
 
@@ -62,6 +63,13 @@ def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#\s]+)", page.read_text()):
         if "://" not in target:
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_files_that_are_named_exist(page: Path) -> None:
+    named = set(re.findall(r"`(\w+/[\w/]+\.py)`", page.read_text())) - {"path/to/file.py"}
+    missing = [f for f in sorted(named) if not (ROOT / f).exists() and not (PACKAGE / f).exists()]
+    assert not missing, f"{page.name} names {', '.join(missing)}"
 
 
 def test_every_picture_is_shown() -> None:

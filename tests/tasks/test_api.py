@@ -54,8 +54,8 @@ def test_what_a_runner_takes(predictor: Predictor, zoo: gmn.Zoo) -> None:
     ("given", "message"),
     [
         ((nn.Linear(2, 3),), "a model needs an example input"),
-        (([nn.Linear(2, 3)],), "cannot take a list: pass a model and an example input, a zoo or its folder"),
-        ((3,), "cannot take a int"),
+        (([nn.Linear(2, 3)],), "of type list: pass a model and an example input, a zoo or its folder"),
+        ((3,), "cannot take an object of type int"),
     ],
 )
 def test_what_a_runner_does_not_take(given: tuple, message: str, predictor: Predictor) -> None:
@@ -92,7 +92,7 @@ def test_a_busy_run_folder_is_called_that(zoo: gmn.Zoo, tmp_path: Path) -> None:
 
 
 def test_what_is_no_zoo(tmp_path: Path) -> None:
-    with pytest.raises(TaskError, match=r"cannot train on a Linear: pass a zoo, gmn.Zoo.open\(folder\)"):
+    with pytest.raises(TaskError, match=r"of type Linear: pass a zoo, gmn.Zoo.open\(folder\)"):
         gmn.train("accuracy", nn.Linear(2, 2), out=tmp_path / "run")  # pyright: ignore[reportArgumentType]
 
 

@@ -44,9 +44,8 @@ class ExecutionPlan:
     keeps_edges: bool
     stacks_blocks: bool
     list_below: int  # edges: shapes that have fewer in all run as one list
-    whole_panels_below: (
-        int  # numbers: if edge states have fewer, autograd keeps what it wants of whole panels
-    )
+    # numbers: if edge states have fewer, whole panels run at once and autograd keeps what it wants
+    whole_panels_below: int
     piece_size: int  # numbers in the edge states of a piece
     regions: Callable[[tuple[int, ...], int], Iterator[Region]]  # how panels are cut into pieces
     executor: Executor

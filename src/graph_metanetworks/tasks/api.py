@@ -60,6 +60,7 @@ def open_traced(zoo: str | Path | Zoo | TracedZoo, *, quiet: bool) -> TracedZoo:
         zoo = TracedZoo(zoo, quiet=quiet)
     if not isinstance(zoo, TracedZoo):
         raise TaskError(
-            f"cannot train on a {type(zoo).__name__}: pass a zoo, gmn.Zoo.open(folder), or its folder."
+            f"cannot train on an object of type {type(zoo).__name__}: pass a zoo, gmn.Zoo.open(folder), or "
+            "its folder."
         )
     return zoo

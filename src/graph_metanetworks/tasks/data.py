@@ -54,12 +54,14 @@ class TaskData(Dataset[tuple[Batch, Any]]):
         return f"{type(self).__name__}({self.networks!r}, {self.num_unusable:,} networks unusable)"
 
 
-def read_numbers(table: pa.Table, label: str, *, where: str) -> np.ndarray:  # [N] float32
-    """Read a column of finite numbers."""
+def read_numbers(
+    table: pa.Table, label: str, *, where: str, option: str = "--label"
+) -> np.ndarray:  # [N] float32
+    """Read a column of finite numbers. Errors name the place of the table and the option for the column."""
     if label not in table.column_names:
         raise TaskError(
             f"{where} has no column '{label}' to predict; its columns are {', '.join(table.column_names)}. "
-            "Name one with --label."
+            f"Name one with {option}."
         )
     try:
         labels = table[label].cast(pa.float32()).fill_null(float("nan")).to_numpy()

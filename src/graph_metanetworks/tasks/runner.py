@@ -120,7 +120,7 @@ class Runner:
         if isinstance(networks, Sequence) and all(_is_pair(one) for one in networks):
             starts = range(0, len(networks), BATCH)
             return (collate(networks[start : start + BATCH]) for start in starts), len(starts)
-        raise TaskError(f"cannot take a {type(networks).__name__}: {ACCEPTED}.")
+        raise TaskError(f"cannot take an object of type {type(networks).__name__}: {ACCEPTED}.")
 
 
 def predictions(task: Task[Any], model: nn.Module, batch: Batch) -> Tensor:

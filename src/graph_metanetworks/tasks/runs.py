@@ -24,7 +24,7 @@ from graph_metanetworks.storage.atomic import write_durably
 from graph_metanetworks.storage.lock import locked
 from graph_metanetworks.tasks.data import TaskData
 from graph_metanetworks.tasks.task import Task
-from graph_metanetworks.training.job import Job, Networks, Split
+from graph_metanetworks.training.job import Networks, Split, TrainingJob
 from graph_metanetworks.training.objective import monitored
 from graph_metanetworks.training.options import Machine
 from graph_metanetworks.training.processes import barrier, is_first_process
@@ -53,7 +53,7 @@ def train(task: Task[Any], data: TaskData, out: Path, machine: Machine | None = 
             if is_first_process():
                 (out / RUN).unlink()
             raise
-        job = Job(options.method, model, task, data, split, options, out, machine)
+        job = TrainingJob(options.method, model, task, data, split, options, out, machine)
         facts = options.found_method.strategy.train(job)
         if not is_first_process():
             return run

@@ -299,9 +299,9 @@ def _warn_of_unseen(model: nn.Module, names: frozenset[str]) -> None:
     if names:
         warnings.warn(
             f"the output of {type(_original(model)).__name__} depends on {listed(sorted(names))} (integer, "
-            "boolean or complex). Only floating-point tensors lie on edges, so a metanetwork does not see "
-            "it; symmetries hold it fixed. If it is the same in every network, register it as a buffer with "
-            "persistent=False.",
+            "boolean or complex). Only floating-point tensors lie on edges: a metanetwork does not see "
+            "these, and symmetries hold them fixed. Register what is the same in every network as a buffer "
+            "with persistent=False.",
             UnseenWeights,
             stacklevel=_frames_to_user(),
         )

@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader
 
 from graph_metanetworks.errors import Diverged, TaskError
 from graph_metanetworks.training.callbacks import Bar, Curve, Point
-from graph_metanetworks.training.job import Job
+from graph_metanetworks.training.job import TrainingJob
 from graph_metanetworks.training.module import TrainingModule
 from graph_metanetworks.training.objective import Score, monitored
 from graph_metanetworks.training.options import Machine, TrainingOptions
@@ -51,7 +51,7 @@ def check_machine(options: TrainingOptions, machine: Machine) -> None:
         ) from error
 
 
-def descend(job: Job) -> list[Point]:
+def descend(job: TrainingJob) -> list[Point]:
     """Train to the end or until nothing improves, leave the best weights in the model, return the curve."""
     score = monitored(job.objective)
     points = _points(job.folder / CHECKPOINTS / LAST)
@@ -92,7 +92,7 @@ def _points(last: Path) -> list[Point]:
     return list(saved["callbacks"][Curve.__qualname__]["points"])
 
 
-def _train(job: Job) -> list[Point]:
+def _train(job: TrainingJob) -> list[Point]:
     options, machine, score = job.options, job.machine, monitored(job.objective)
     module = TrainingModule(
         job.model, job.objective, learning_rate=options.rate, steps=options.steps, seed=options.seed
@@ -138,7 +138,7 @@ def _train(job: Job) -> list[Point]:
 class TrainingData(LightningDataModule):
     """The training and validation part of a job, shared by the processes that train together."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: TrainingJob) -> None:
         super().__init__()
         self.job = job
 

@@ -35,7 +35,7 @@ class Examples(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Job:
+class TrainingJob:
     """All that a training strategy needs."""
 
     name: str  # shown in front of the progress bar

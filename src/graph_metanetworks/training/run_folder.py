@@ -95,7 +95,8 @@ class Run:
         method, zoo = self.options.get("method"), self.zoo.get("folder")
         if self.result is None:
             return f"Run({self.task}, {method} on {zoo}, not finished)"
-        test = ", ".join(f"{name} {value:.3f}" for name, value in self.result["scores"]["test"].items())
+        scores = self.result["scores"]["test"].items()
+        test = ", ".join(f"{name} {v:.3f}" if isinstance(v, float) else f"{name} {v}" for name, v in scores)
         return f"Run({self.task}, {method} on {zoo}, test: {test})"
 
 

@@ -7,7 +7,7 @@ from time import perf_counter
 from typing import Any, Protocol, cast
 
 from graph_metanetworks.extras import optional_imports
-from graph_metanetworks.training.job import Job
+from graph_metanetworks.training.job import TrainingJob
 from graph_metanetworks.training.objective import monitored
 from graph_metanetworks.training.options import Machine, TrainingOptions
 
@@ -22,7 +22,7 @@ class Strategy(ABC):
         """Refuse what cannot work, before anything is written."""
 
     @abstractmethod
-    def train(self, job: Job) -> dict[str, Any]:
+    def train(self, job: TrainingJob) -> dict[str, Any]:
         """Train, and return what is worth remembering, "seconds" above all."""
 
 
@@ -34,7 +34,7 @@ class GradientDescent(Strategy):
             from graph_metanetworks.training.gradient_descent import check_machine
         check_machine(options, machine)
 
-    def train(self, job: Job) -> dict[str, Any]:
+    def train(self, job: TrainingJob) -> dict[str, Any]:
         with optional_imports():  # it imports Lightning
             from graph_metanetworks.training.gradient_descent import best_point, descend
         points = descend(job)
@@ -45,7 +45,7 @@ class GradientDescent(Strategy):
 GRADIENT_DESCENT = GradientDescent()
 
 
-class Learner(Protocol):
+class DirectModel(Protocol):
     """A model that learns from all training networks at once."""
 
     def learn(self, examples: Any, *, seed: int) -> None: ...
@@ -59,7 +59,7 @@ class DirectFit(Strategy):
     def check(self, options: TrainingOptions, machine: Machine) -> None:
         """Accept any machine: the work is done in one process."""
 
-    def train(self, job: Job) -> dict[str, Any]:
+    def train(self, job: TrainingJob) -> dict[str, Any]:
         start = perf_counter()
-        cast(Learner, job.model).learn(job.examples(), seed=job.options.seed)
+        cast(DirectModel, job.model).learn(job.examples(), seed=job.options.seed)
         return {"seconds": round(perf_counter() - start, 2)}

@@ -33,7 +33,7 @@ class Prediction:
     warning: str = ""  # why not to trust it
 
 
-class Reference(nn.Module):
+class AccuracyReference(nn.Module):
     """What a run keeps of its training and validation networks."""
 
     def __init__(self, calibration: Tensor | None = None, novelty: Novelty | None = None) -> None:
@@ -61,11 +61,11 @@ class Predictor(Runner):
     @property
     def calibration(self) -> Tensor:
         """Residuals of validation networks, ascending."""
-        return cast(Reference, self.reference).calibration
+        return cast(AccuracyReference, self.reference).calibration
 
     @property
     def novelty(self) -> Novelty:
-        return cast(Reference, self.reference).novelty
+        return cast(AccuracyReference, self.reference).novelty
 
     @torch.no_grad()
     def predict(self, batch: Batch, *, level: float = LEVEL) -> list[Prediction]:

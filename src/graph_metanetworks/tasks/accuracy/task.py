@@ -15,7 +15,7 @@ from graph_metanetworks.methods.method import Output
 from graph_metanetworks.tasks.accuracy import intervals
 from graph_metanetworks.tasks.accuracy.data import LABEL, LabelledZoo
 from graph_metanetworks.tasks.accuracy.novelty import Novelty
-from graph_metanetworks.tasks.accuracy.predictor import Predictor, Reference
+from graph_metanetworks.tasks.accuracy.predictor import AccuracyReference, Predictor
 from graph_metanetworks.tasks.accuracy.scores import scores
 from graph_metanetworks.tasks.data import TaskData
 from graph_metanetworks.tasks.evaluation import Evaluation, number_rows, predict_parts, target_parts
@@ -84,8 +84,8 @@ class Accuracy(Task[Options]):
     def predict(self, outputs: Tensor) -> Tensor:  # [B, 1] -> [B]
         return outputs.squeeze(-1).sigmoid()
 
-    def make_reference(self) -> Reference:
-        return Reference()
+    def make_reference(self) -> AccuracyReference:
+        return AccuracyReference()
 
     @torch.no_grad()
     def evaluate(self, model: nn.Module, data: TaskData, split: Split) -> Evaluation:
@@ -95,7 +95,7 @@ class Accuracy(Task[Options]):
         return Evaluation(
             {part: asdict(scores(predicted[part], true[part])) for part in predicted},
             number_rows(data, split, predicted),
-            Reference(calibration, self._fit_novelty(data, split, predicted)),
+            AccuracyReference(calibration, self._fit_novelty(data, split, predicted)),
         )
 
     def _fit_novelty(self, data: TaskData, split: Split, predicted: dict[str, Tensor]) -> Novelty:

@@ -86,11 +86,12 @@ def shuffled(count: int) -> Tensor:  # [count]
 
 def sampled(data: ImageData, count: int) -> ImageData:
     """Return the same data with `count` of its training images, a fixed random sample."""
-    if not 0 < count <= len(data.train_images):
+    available = len(data.train_images)
+    if not 0 < count <= available:
         raise DataError(
-            f"{data.name} has {len(data.train_images):,} training images; choose 1 to all of them"
+            f"{data.name} has {available:,} training images: choose 1 to all of them, not {count}"
         )
-    chosen = shuffled(len(data.train_images))[:count]
+    chosen = shuffled(available)[:count]
     return replace(data, train_images=data.train_images[chosen], train_labels=data.train_labels[chosen])
 
 
