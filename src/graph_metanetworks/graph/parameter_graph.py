@@ -190,7 +190,9 @@ class ParameterGraph:
 
     # -------------------------------------------------------------- running the network
 
-    def run(self, state_dict: Mapping[str, Tensor], /, *args: Any, **kwargs: Any) -> Tensor | tuple[Tensor, ...]:
+    def run(
+        self, state_dict: Mapping[str, Tensor], /, *args: Any, **kwargs: Any
+    ) -> Tensor | tuple[Tensor, ...]:
         """Run the network with the given weights, without its module; other arguments as for `gmn.trace`.
 
         >>> import torch, graph_metanetworks as gmn
@@ -200,7 +202,7 @@ class ParameterGraph:
         >>> torch.allclose(graph.run(model.state_dict(), x), model(x))
         True
 
-        The recorded operations are run again, so inputs have the shapes of the example. Returns the output, or
+        The recorded operations are run again, so inputs have the shapes of the example. Return the output, or
         a tuple if there are several. Gradients flow to weights and inputs, and `torch.func.vmap` runs it on
         stacked weights or on many inputs. A network that cannot be run again raises a `gmn.ReplayError`.
         """
@@ -225,24 +227,26 @@ class ParameterGraph:
 
     @property
     def shown_nodes(self) -> Tensor:
-        """Which nodes `activity` shows: inputs, neurons, outputs, but not the nodes where parameters start. [N]"""
+        """Which nodes `activity` shows: inputs, neurons and outputs, but not nodes of parameters. [N]"""
         return self._recorded().program.readings.known
 
     def with_module(self, model: nn.Module) -> ParameterGraph:
         """Return a graph that runs this module instead of the recorded operations.
 
-        This is for networks that `run` refuses. The graph then holds the module, and `activity` shows no node.
+        This is for networks that `run` refuses. The graph then holds the module. `activity` shows no node.
         """
         return replace(self, recording=replace(self._recorded(), module=model))
 
-    def _run(self, state_dict: Mapping[str, Tensor], args: tuple, kwargs: dict[str, Any], *, read: bool) -> Any:
+    def _run(
+        self, state_dict: Mapping[str, Tensor], args: tuple, kwargs: dict[str, Any], *, read: bool
+    ) -> Any:
         recording = self._recorded()
         weights = self.checked(state_dict)
         first = self.parameters[0]
         if weights[first.name].dim() > len(first.shape):
             raise StateDictMismatch(
-                f"'{first.name}' has a trailing dimension of channels, but a network has one set of weights. Run "
-                "each channel on its own."
+                f"'{first.name}' has a trailing dimension of channels, but a network has one set of weights. "
+                "Run each channel on its own."
             )
         return recording.run(state_dict, recording.matched(args, kwargs), read=read)
 

@@ -4,6 +4,7 @@ from graph_metanetworks.nn.encoders import EdgeEncoder, NodeEncoder
 from graph_metanetworks.nn.grit import Grit, GritBlock
 from graph_metanetworks.nn.message_passing import MessagePassing
 from graph_metanetworks.nn.metanetwork import GraphMetanetwork
+from graph_metanetworks.nn.probes import Probes, ProbeSignals
 from graph_metanetworks.nn.pyg_block import PygBlock
 from graph_metanetworks.nn.random_walk import RandomWalkEncoder
 from graph_metanetworks.nn.readouts import (
@@ -42,6 +43,8 @@ __all__ = [
     "NodeEncoder",
     "NodeUpdate",
     "PooledEdges",
+    "ProbeSignals",
+    "Probes",
     "PygBlock",
     "RandomWalkEncoder",
     "Readout",

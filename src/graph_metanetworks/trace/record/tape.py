@@ -56,16 +56,17 @@ class TensorRef:
     def has_value(self) -> bool:
         return self.value.device.type != "meta"
 
-    def without_tensor(self) -> TensorRef:
-        return replace(self, value=NO_TENSOR)
+    def without_tensor(self, storage: int) -> TensorRef:
+        """Return the reference with no tensor, and with another number of its storage."""
+        return replace(self, value=NO_TENSOR, storage=storage)
 
     def __reduce__(self) -> tuple:
         layout = (self.key, self.shape, self.strides, self.offset, self.dtype, self.storage)
         return _ref_without_tensor, layout
 
 
-def _ref_without_tensor(*layout: Any) -> TensorRef:
-    return TensorRef(*layout, NO_TENSOR)
+def _ref_without_tensor(key, shape, strides, offset, dtype, storage) -> TensorRef:
+    return TensorRef(key, shape, strides, offset, dtype, storage, NO_TENSOR)
 
 
 @dataclass(frozen=True, eq=False)

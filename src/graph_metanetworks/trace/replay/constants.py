@@ -82,8 +82,9 @@ def collect(
             constants.add(ref.storage)
             kept.add(found, ref, originals.get(ref.key, ref.value))
 
+    used = {ref.key for operation in operations for ref in operation.inputs}
     for ref in held:
-        if ref.has_value:
+        if ref.has_value and ref.key in used:
             kept.add(found, ref, ref.value)
     for operation in operations:
         for ref in operation.inputs:
@@ -119,7 +120,10 @@ class _Kept:
 
     def add(self, found: Constants, ref: TensorRef, value: Tensor) -> None:
         if value.device.type == "meta":
-            found.missing[ref.key] = "has no values, because the network was traced on the meta device"
+            found.missing[ref.key] = (
+                "is neither a weight nor an input, and has no values, because the network was traced on the "
+                "meta device; trace it with real weights"
+            )
             return
         value = value.detach()
         candidates = self._by_type.setdefault((ref.shape, ref.dtype, value.layout), [])

@@ -25,6 +25,7 @@ class ModuleRunner:
         self.recording, self.module = recording, module
         self.readings = Readings((), recording.num_nodes)
         self.refusal = ""
+        self.way = 0
 
     def run(
         self, weights: Mapping[str, Tensor], inputs: Mapping[int, Tensor], *, read: bool = False
@@ -41,11 +42,10 @@ class ModuleRunner:
         outputs = output_tensors(result)
         if len(outputs) != len(self.recording.outputs):
             raise ReplayError(
-                f"{type(self.module).__name__} returned {len(outputs)} tensors, but the graph was traced with "
-                f"{len(self.recording.outputs)} outputs. Wrap it in a module that returns these only."
+                f"{type(self.module).__name__} returned {len(outputs)} tensors, but the graph was traced "
+                f"with {len(self.recording.outputs)} outputs. Wrap it in a module that returns these only."
             )
-        statistics = torch.zeros(self.recording.num_nodes, 2, dtype=outputs[0].dtype, device=outputs[0].device)
-        return outputs, statistics if read else None
+        return outputs, torch.zeros(2, 0, device=outputs[0].device) if read else None
 
 
 @contextmanager

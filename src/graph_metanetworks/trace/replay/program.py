@@ -3,92 +3,27 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from torch._C._functorch import is_batchedtensor
-from torch._ops import OpOverload
-from torch.utils._pytree import tree_leaves
 
 from graph_metanetworks.errors import ReplayError
-from graph_metanetworks.trace.record.tape import Escape, Operation, TensorRef, refs
-from graph_metanetworks.trace.replay.memory import Memory, Sources, analyse, strided_index
-from graph_metanetworks.trace.replay.readings import Readings
-from graph_metanetworks.trace.replay.refusal import place, refusal
+from graph_metanetworks.trace.record.tape import Operation, TensorRef, refs
+from graph_metanetworks.trace.replay.memory import Sources, analyse
+from graph_metanetworks.trace.replay.readings import Readings, Statistics
+from graph_metanetworks.trace.replay.refusal import refusal
+from graph_metanetworks.trace.replay.step import Slot, Slots, Step
+from graph_metanetworks.trace.replay.substitutes import substituted
 
 if TYPE_CHECKING:
     from graph_metanetworks.trace.replay.recording import Recording
 
-aten = torch.ops.aten
-WEIGHTS, INPUTS, NOTHING = frozenset({"weights"}), frozenset({"inputs"}), frozenset[str]()
+WEIGHTS, INPUTS = frozenset({"weights"}), frozenset({"inputs"})
 COMPLEX = {torch.float16: torch.complex32, torch.float32: torch.complex64, torch.float64: torch.complex128}
-
-
-class Slot(int):
-    """The key of a tensor, in the place where the tensor goes."""
-
-
-class Slots(list):
-    """A list argument with slots in it, as of `aten.cat`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One operation, ready to run."""
-
-    func: Callable
-    args: tuple
-    kwargs: dict[str, Any]
-    outputs: tuple[int, ...]
-    spread: tuple[int, ...]  # outputs that later steps write to with values that differ under vmap
-    done: tuple[int, ...]  # tensors that no later step reads
-    operation: Operation
-    seen: Any = None  # the number that Python saw, which may have decided what the network did next
-    checks_shape: bool = False
-
-    def run(self, tensors: dict[int, Tensor]) -> None:
-        args = [_filled(value, tensors) for value in self.args]
-        kwargs = {name: _filled(value, tensors) for name, value in self.kwargs.items()}
-        result = self.func(*args, **kwargs)
-        if self.seen is not None:
-            self._check_seen(result)
-        results = [result] if isinstance(result, Tensor) else _tensors_in(result)
-        for key, value in zip(self.outputs, results, strict=True):
-            tensors[key] = value
-        if self.checks_shape:
-            self._check_shape(results)
-
-    def _check_seen(self, result: Any) -> None:
-        if result != self.seen:
-            raise ReplayError(
-                f"{place(self.operation)} gives {result} to Python, but {self.seen} when the network was traced, "
-                "so the network may do something else with these weights and inputs. Trace it with them, or "
-                "let the module run: graph.with_module(model)."
-            )
-
-    def _check_shape(self, results: Sequence[Tensor]) -> None:
-        for ref, value in zip(refs(self.operation.outputs), results, strict=True):
-            if tuple(value.shape) != ref.shape:
-                raise ReplayError(
-                    f"{place(self.operation)} finds {tuple(value.shape)} elements, but {ref.shape} when the network "
-                    "was traced, so its operations do not fit these weights and inputs. Trace it with them, or "
-                    "let the module run: graph.with_module(model)."
-                )
-
-
-def _filled(value: Any, tensors: Mapping[int, Tensor]) -> Any:
-    if type(value) is Slot:
-        return tensors[value]
-    if type(value) is Slots:
-        return [_filled(item, tensors) for item in value]
-    return value
-
-
-def _tensors_in(result: Any) -> list[Tensor]:
-    return [leaf for leaf in tree_leaves(result) if isinstance(leaf, Tensor)]
 
 
 class Program:
@@ -100,15 +35,17 @@ class Program:
         operations, last = _flattened(recording.operations)
         sources = {key: WEIGHTS for key in (*recording.parameters, *recording.discrete)}
         sources |= {key: INPUTS for key in recording.inputs}
-        self._memory = analyse(operations, sources)
         self._refs = _all_refs(operations)
+        self._after = {last[step]: self.readings.at(step) for step in self.readings.steps}
+        self._last_use = self._last_uses(operations)
+        self._memory = analyse(operations, sources, self._last_use)
         self._needed = {ref.key for operation in operations for ref in operation.inputs}
         self._needed |= {*recording.outputs, *self.readings.given}
         self._needed |= {recording.constants.same.get(key, key) for key in self._needed}
         self._needed |= {v.base for key, v in recording.constants.views.items() if key in self._needed}
         self.refusal = refusal(recording, operations, self._memory.sources)
-        self._after = {last[step]: self.readings.at(step) for step in self.readings.steps}
         self._steps = () if self.refusal else self._compiled(operations)
+        self.way = 0  # how `run_stacked` maps it
         self._specialised: dict[tuple, tuple[tuple[Step, ...], dict[int, Tensor]]] = {}
 
     # -------------------------------------------------------------- running
@@ -116,22 +53,19 @@ class Program:
     def run(
         self, weights: Mapping[str, Tensor], inputs: Mapping[int, Tensor], *, read: bool = False
     ) -> tuple[list[Tensor], Tensor | None]:
-        """Return the outputs, and with `read` the mean and deviation of every node. [N, 2]"""
+        """Return the outputs, and with `read` what `readings` finds. [2, n]"""
         if self.refusal:
             raise ReplayError(self.refusal)
         steps, constants = self._specialise(weights)
         tensors, mark = self._loaded(weights, inputs, constants)
-        found = self.readings.begin(tensors) if read else None
+        found = Statistics() if read else None
+        if found is not None:
+            found.read(self._after.get(-1, ()), tensors)
         for number, step in enumerate(steps):
-            try:
-                step.run(tensors)
-            except ReplayError:
-                raise
-            except Exception as error:
-                raise ReplayError(f"{place(step.operation)} failed when it was run again: {error}") from error
+            step.run(tensors)
             if mark is not None:
                 for key in step.spread:
-                    tensors[key] = torch.where(mark, tensors[key], tensors[key])
+                    tensors[key] = _spread(tensors[key], mark)
             if found is not None and number in self._after:
                 found.read(self._after[number], tensors)
             for key in step.done:
@@ -147,21 +81,26 @@ class Program:
         The mark is None outside of vmap.
         """
         entries = {**self.recording.parameters, **self.recording.discrete}
-        tensors = {}
-        for key, value in constants.items():
-            tensors[key] = value
+        tensors = dict(constants)
         for key, entry in entries.items():
             name = next((name for name in entry.names if name in weights), None)
             if name is not None and key in self._needed:
                 tensors[key] = weights[name]
+            elif key in self._needed and key not in constants:
+                raise ReplayError(
+                    f"the state dict has no '{entry.names[0]}', which the network reads, and its values are "
+                    "not known from tracing. Pass the whole state dict, or trace with real weights."
+                )
         for key, value in inputs.items():
             if key in self._needed:
                 tensors[key] = value
-        mark = _mark(weights.values(), inputs.values())
-        for key in tensors:
-            if self._refs[key].storage in self._memory.written:
-                spread = mark is not None and self._refs[key].storage in self._memory.spread
-                tensors[key] = torch.where(mark, tensors[key], tensors[key]) if spread else tensors[key].clone()
+        mark = _mark(weights.values(), inputs.values()) if self._memory.spread else None
+        for key in tensors.keys() & self._refs.keys():
+            storage = self._refs[key].storage
+            if mark is not None and storage in self._memory.spread:
+                tensors[key] = _spread(tensors[key], mark)
+            elif storage in self._memory.written:
+                tensors[key] = tensors[key].clone()
         for key, view in self.recording.constants.views.items():
             if key in self._needed:
                 base = tensors[view.base]
@@ -173,26 +112,29 @@ class Program:
 
     # -------------------------------------------------------------- compiling
 
-    def _compiled(self, operations: Sequence[Operation]) -> tuple[Step, ...]:
+    def _last_uses(self, operations: Sequence[Operation]) -> dict[int, int]:
+        """Return the operation after which no one reads a tensor, by its key."""
         last_use: dict[int, int] = {}
         for number, operation in enumerate(operations):
             for ref in (*operation.inputs, *refs(operation.outputs)):
                 last_use[self._key(ref.key)] = number
             for plan in self._after.get(number, ()):
                 last_use[plan.reading.key] = number
-        kept = {self._key(key) for key in self.recording.outputs}
+        return last_use | {self._key(key): len(operations) for key in self.recording.outputs}
+
+    def _compiled(self, operations: Sequence[Operation]) -> tuple[Step, ...]:
         done: dict[int, list[int]] = defaultdict(list)
-        for key, number in last_use.items():
-            if key not in kept:
-                done[number].append(key)
+        for key, number in self._last_use.items():
+            done[number].append(key)
         steps = []
         born = {self._refs[key].storage for key in self._loaded_keys}
         for number, operation in enumerate(operations):
             sources = self._memory.sources[number]
             outputs = refs(operation.outputs)
-            spread = [r.key for r in outputs if r.storage in self._memory.spread and r.storage not in born]
+            new = [ref for ref in outputs if ref.storage not in born]
+            spread = tuple(ref.key for ref in new if ref.storage in self._memory.spread)
             born |= {ref.storage for ref in outputs}
-            steps.append(self._step(operation, sources, tuple(spread), tuple(done[number])))
+            steps.append(self._step(operation, sources, spread, tuple(done[number])))
         return tuple(steps)
 
     @property
@@ -204,10 +146,10 @@ class Program:
     def _step(
         self, operation: Operation, sources: Sources, spread: tuple[int, ...], done: tuple[int, ...]
     ) -> Step:
-        outputs = tuple(ref.key for ref in refs(operation.outputs))
+        outputs = tuple(self._key(ref.key) for ref in refs(operation.outputs))
         if not outputs:
             return self._without_outputs(operation, sources, done)
-        func, args, kwargs = _substituted(operation, self._memory)
+        func, args, kwargs = substituted(operation, self._memory)
         return Step(
             func,
             tuple(self._slotted(value) for value in args),
@@ -302,20 +244,6 @@ def _mark(*groups: Any) -> Tensor | None:
     return mark
 
 
-def _substituted(operation: Operation, memory: Memory) -> tuple[Callable, tuple, dict[str, Any]]:
-    """Return what to call instead of an operation, where repeating it word for word would be wrong."""
-    func, args, kwargs = operation.func, operation.args, operation.kwargs
-    (first, *_) = refs(operation.outputs)
-    if torch.Tag.inplace_view in func.tags:  # the caller's tensor must keep its shape
-        return getattr(aten, func._schema.name.split("::")[1].removesuffix("_")), args, kwargs
-    if func is aten.view.default and first.storage not in memory.written:
-        return aten.reshape.default, args, kwargs  # results may have other strides, above all under vmap
-    if func is aten.as_strided.default and first.storage not in memory.written:
-        index = strided_index(operation)
-        return lambda value: value.reshape(-1)[index.to(value.device)], args[:1], {}
-    if not operation.inputs:
-        known = {argument.name for argument in func._schema.arguments}
-        explicit = {"dtype": first.dtype, "device": torch.device("cpu")}
-        return func, args, kwargs | {name: value for name, value in explicit.items() if name in known}
-    return func, args, kwargs
-
+def _spread(value: Tensor, mark: Tensor) -> Tensor:
+    """Return a copy with the batch dimensions of the mark."""
+    return torch.where(mark, value, value)

@@ -1,7 +1,7 @@
 """Read the activations of nodes from the tensors of a run.
 
-A reading says that a tensor shows some nodes: which of its dimensions tell them apart, and which node stands at
-each index along these. All other dimensions are positions: batch, time, height, width.
+A reading says that a tensor shows some nodes: which of its dimensions tell them apart, and which node stands
+at each index along these. All other dimensions are positions: batch, time, height, width.
 """
 
 from __future__ import annotations
@@ -49,17 +49,24 @@ class Readings:
     def at(self, step: int) -> list[_Plan]:
         return [plan for plan in self._plans if plan.reading.step == step]
 
-    def begin(self, tensors: Mapping[int, Tensor]) -> _Read:
-        read = _Read(self._places)
-        read.read(self.at(-1), tensors)
-        return read
+    def of_nodes(self, statistics: Tensor) -> Tensor:
+        """Turn the statistics of a run into mean and deviation of every node, zeros where nothing is known.
+
+        `[..., 2, n] -> [..., N, 2]`. It is apart from the run because it is slow under vmap.
+        """
+        mean, variance = statistics.unbind(-2)
+        varies = variance > SMALLEST_VARIANCE
+        # the square root of zero has no gradient
+        deviation = torch.where(varies, torch.where(varies, variance, 1).sqrt(), 0)
+        found = torch.stack([mean, deviation], dim=-1)  # [..., n, 2]
+        found = torch.nn.functional.pad(found.nan_to_num(0, 0, 0), (0, 0, 0, 1))
+        return found[..., self._places.to(found.device), :]
 
 
-class _Read:
+class Statistics:
     """What has been read during one run."""
 
-    def __init__(self, places: Tensor):
-        self._places = places
+    def __init__(self) -> None:
         self._means: list[Tensor] = []
         self._variances: list[Tensor] = []
 
@@ -70,17 +77,10 @@ class _Read:
             self._variances.append(variance)
 
     def result(self) -> Tensor:
-        """Return mean and deviation of every node, zeros where nothing is known. [N, 2]"""
+        """Return mean and variance, in the order of readings. [2, n]"""
         if not self._means:
-            return torch.zeros(len(self._places), 2)
-        variance = torch.cat(self._variances)
-        varies = variance > SMALLEST_VARIANCE
-        # the square root of zero has no gradient
-        deviation = torch.where(varies, torch.where(varies, variance, 1).sqrt(), 0)
-        found = torch.stack([torch.cat(self._means), deviation], dim=-1)  # [n, 2]
-        found = torch.where(found.isfinite(), found, 0)
-        nothing = torch.zeros(1, 2, dtype=found.dtype, device=found.device)
-        return torch.cat([found, nothing])[self._places.to(found.device)]
+            return torch.zeros(2, 0)
+        return torch.stack([torch.cat(self._means), torch.cat(self._variances)])
 
 
 class _Plan:
@@ -88,37 +88,32 @@ class _Plan:
 
     def __init__(self, reading: Reading):
         self.reading = reading
-        self.nodes, self._places, counts = reading.nodes.unique(return_inverse=True, return_counts=True)
-        self._counts = counts
-        self._one_to_one = bool((counts == 1).all())
-        self._in_order = self._one_to_one and bool((self._places.diff() > 0).all())
+        self.nodes, self._places, self._counts = reading.nodes.unique(return_inverse=True, return_counts=True)
+        self._is_plain = reading.rows is None and torch.equal(self.nodes, reading.nodes)
 
     def statistics(self, tensor: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean and variance of each node over everything that shows it. [n], [n]"""
-        rows = self._rows(tensor)  # [rows, positions]
-        if self._in_order:
-            return rows.mean(1), rows.var(1, correction=0)
-        places = self._places.to(rows.device)
-        if self._one_to_one:
-            order = places.argsort()
-            return rows.mean(1)[order], rows.var(1, correction=0)[order]
-        return self._pooled(rows, places)
-
-    def _rows(self, tensor: Tensor) -> Tensor:
+        if self.reading.masked:
+            tensor = torch.where(tensor.abs() < LARGEST, tensor, 0)
         dims = self.reading.dims
-        others = [d for d in range(tensor.dim()) if d not in dims]
-        count = 1
-        for dim in dims:
-            count *= tensor.shape[dim]
-        rows = tensor.permute(*dims, *others).reshape(count, -1)
+        positions = [d for d in range(tensor.dim()) if d not in dims]
+        if not self._is_plain:
+            return self._pooled(tensor.permute(*dims, *positions))
+        if all(tensor.shape[d] == 1 for d in positions):
+            mean = tensor.reshape(-1)
+            return mean, torch.zeros_like(mean)
+        # not `var`, whose kernel is ten times slower
+        mean = tensor.mean(positions, keepdim=True)
+        variance = (tensor - mean).square().mean(positions)
+        return mean.reshape(-1), variance.reshape(-1)
+
+    def _pooled(self, tensor: Tensor) -> tuple[Tensor, Tensor]:
+        """Pool nodes that occur several times, or in another order."""
+        shape = tensor.shape[: len(self.reading.dims)]
+        rows = tensor.reshape(shape.numel(), -1)  # [rows, positions]
         if self.reading.rows is not None:
             rows = rows[self.reading.rows.to(rows.device)]
-        if self.reading.masked:
-            rows = torch.where(rows.abs() < LARGEST, rows, 0)
-        return rows
-
-    def _pooled(self, rows: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
-        """Pool the rows of nodes that occur several times."""
+        places = self._places.to(rows.device)
         count = (self._counts * rows.shape[1]).to(rows)
 
         def pool(values: Tensor) -> Tensor:

@@ -74,8 +74,9 @@ class Recording:
         parameters, discrete, inputs = list(parameters), list(discrete), list(inputs)
         given = {ref.key: ref for ref, _ in (*parameters, *discrete, *inputs)}
         flat = [inner for operation in operations for inner in operation.body or (operation,)]
+        light = _Light()
         return Recording(
-            tuple(_light(operation, owned.get(id(operation.func), [])) for operation in operations),
+            tuple(light.operation(operation, owned.get(id(operation.func), [])) for operation in operations),
             _entries(parameters),
             _entries(discrete),
             _entries(inputs),
@@ -106,7 +107,8 @@ class Recording:
         self, weights: Mapping[str, Tensor], inputs: Mapping[int, Tensor], *, read: bool = False
     ) -> tuple[list[Tensor], Tensor | None]:
         """Return the outputs, and with `read` the mean and deviation of every node. [N, 2]"""
-        return self.program.run(weights, inputs, read=read)
+        outputs, statistics = self.program.run(weights, inputs, read=read)
+        return outputs, None if statistics is None else self.program.readings.of_nodes(statistics)
 
     def matched(self, args: tuple, kwargs: dict[str, Any]) -> dict[int, Tensor]:
         """Match the arguments of a call to the inputs of the recording, by name or else in order."""
@@ -120,8 +122,8 @@ class Recording:
             pairs = [(key, name, value) for (name, key), (_, value) in zip(wanted, given, strict=True)]
         else:
             raise ReplayError(
-                f"the network was traced with {len(wanted)} tensor(s) ({', '.join(names)}), but it is run with "
-                f"{len(given)}. Pass the same arguments as to gmn.trace."
+                f"the network was traced with {len(wanted)} tensor(s) ({', '.join(names)}), but it is run "
+                f"with {len(given)}. Pass the same arguments as to gmn.trace."
             )
         for key, name, value in pairs:
             self.check_input(key, name, value)
@@ -131,9 +133,9 @@ class Recording:
         entry = self.inputs[key]
         if tuple(value.shape) != entry.shape:
             raise ReplayError(
-                f"'{name}' has shape {tuple(value.shape)}, but the network was traced with {entry.shape}, and its "
-                "operations hold for that shape. Trace it with an input of this shape, or use torch.func.vmap "
-                "over inputs of the traced shape."
+                f"'{name}' has shape {tuple(value.shape)}, but the network was traced with {entry.shape}, "
+                "and its operations hold for that shape. Trace it with an input of this shape, or use "
+                "torch.func.vmap over inputs of the traced shape."
             )
         if value.is_floating_point() != entry.dtype.is_floating_point:
             raise ReplayError(
@@ -173,20 +175,25 @@ def _is_zero(ref: TensorRef) -> bool:
     return not bool(ref.value.any())
 
 
-def _light(operation: Operation, unseen: Sequence[TensorRef]) -> Operation:
-    """Return an operation without tensors, and without the file it was called from."""
+class _Light:
+    """Makes operations without tensors, and without the file they were called from."""
 
-    def light(leaf: Any) -> Any:
-        return leaf.without_tensor() if isinstance(leaf, TensorRef) else simplified(leaf)
+    def __init__(self) -> None:
+        self._storages: dict[int, int] = {}  # numbered in order, so that equal recordings are equal
 
-    return replace(
-        operation,
-        func=Escape(type(operation.func).__name__)
-        if isinstance(operation.func, nn.Module)
-        else operation.func,
-        args=tree_map(light, (*operation.args, *unseen)),
-        kwargs=tree_map(light, operation.kwargs),
-        outputs=tree_map(light, operation.outputs),
-        location="",
-        body=tuple(_light(inner, ()) for inner in operation.body),
-    )
+    def operation(self, operation: Operation, unseen: Sequence[TensorRef] = ()) -> Operation:
+        is_declared = isinstance(operation.func, nn.Module)
+        return replace(
+            operation,
+            func=Escape(type(operation.func).__name__) if is_declared else operation.func,
+            args=tree_map(self._leaf, (*operation.args, *unseen)),
+            kwargs=tree_map(self._leaf, operation.kwargs),
+            outputs=tree_map(self._leaf, operation.outputs),
+            location="",
+            body=tuple(self.operation(inner) for inner in operation.body),
+        )
+
+    def _leaf(self, leaf: Any) -> Any:
+        if not isinstance(leaf, TensorRef):
+            return simplified(leaf)
+        return leaf.without_tensor(self._storages.setdefault(leaf.storage, len(self._storages)))

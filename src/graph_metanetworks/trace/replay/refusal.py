@@ -63,7 +63,11 @@ def refusal(recording: Recording, operations: Sequence[Operation], sources: Sequ
 def _unrepeatable(operation: Operation, depends: bool) -> str:
     func = operation.func
     if isinstance(func, Escape):
-        return "hands values to Python, where they cannot be followed" if depends or refs(operation.outputs) else ""
+        return (
+            "hands values to Python, where they cannot be followed"
+            if depends or refs(operation.outputs)
+            else ""
+        )
     if not isinstance(func, OpOverload):
         return "is not an operation of PyTorch"
     opaque = [x for x in tree_leaves((operation.args, operation.kwargs)) if isinstance(x, Opaque)]
