@@ -10,6 +10,7 @@ from graph_metanetworks._version import __version__ as __version__
 from graph_metanetworks.computation_graph.build import computation_graph
 from graph_metanetworks.computation_graph.graph import ComputationGraph
 from graph_metanetworks.errors import (
+    ReplayError,
     StateDictMismatch,
     StorageError,
     TaskError,
@@ -74,6 +75,7 @@ __all__ = [
     "MissingExtra",
     "NodeGroup",
     "ParameterGraph",
+    "ReplayError",
     "Rescaling",
     "Scaling",
     "StateDictMismatch",

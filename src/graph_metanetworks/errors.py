@@ -19,6 +19,10 @@ class UnseenWeights(UserWarning):
     """The output depends on weights that lie on no edge, so a metanetwork does not see them."""
 
 
+class ReplayError(TraceError):
+    """A graph cannot run itself: its recorded operations cannot be repeated, or do not fit the input."""
+
+
 class StateDictMismatch(TraceError):
     """A state dict or an edge vector does not belong to this parameter graph."""
 

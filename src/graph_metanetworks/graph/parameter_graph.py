@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from graph_metanetworks.errors import StateDictMismatch, TraceError
 from graph_metanetworks.extras import optional_imports
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from graph_metanetworks.symmetry.group import Symmetry
     from graph_metanetworks.symmetry.scaling import Scaling
-    from graph_metanetworks.trace.scaling import Recording
+    from graph_metanetworks.trace.replay import Recording
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -56,7 +56,7 @@ class ParameterGraph:
     notes: tuple[str, ...] = ()  # what the tracer could not understand and therefore pinned
     node_head: Tensor | None = None  # [N] head of each attention node (-1: none), with heads="index"
     name: str = field(default="network")
-    recording: Recording | None = None  # the operations, for `scaling`
+    recording: Recording | None = None  # the operations, for `run` and `scaling`
 
     # -------------------------------------------------------------- sizes
 
@@ -186,9 +186,74 @@ class ParameterGraph:
     @cached_property
     def scaling(self) -> Scaling:
         """Scales and signs of hidden units that leave the function unchanged; computed on first use."""
+        return self._recorded().scaling()
+
+    # -------------------------------------------------------------- running the network
+
+    def run(
+        self, state_dict: Mapping[str, Tensor], /, *args: Any, **kwargs: Any
+    ) -> Tensor | tuple[Tensor, ...]:
+        """Run the network with the given weights, without its module; other arguments as for `gmn.trace`.
+
+        >>> import torch, graph_metanetworks as gmn
+        >>> model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
+        >>> x = torch.randn(1, 3)
+        >>> graph = gmn.trace(model, x)
+        >>> torch.allclose(graph.run(model.state_dict(), x), model(x))
+        True
+
+        The recorded operations are run again, so inputs have the shapes of the example. Return the output, or
+        a tuple if there are several. Gradients flow to weights and inputs, and `torch.func.vmap` runs it on
+        stacked weights or on many inputs. A network that cannot be run again raises a `gmn.ReplayError`.
+        """
+        outputs, _ = self._run(state_dict, args, kwargs, read=False)
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    def activity(self, state_dict: Mapping[str, Tensor], /, *args: Any, **kwargs: Any) -> Tensor:
+        """Return the mean and the standard deviation of each node's activations over all positions. [N, 2]
+
+        Arguments as for `run`. Rows of nodes that no tensor shows are zero; `shown_nodes` says which.
+
+        >>> import torch, graph_metanetworks as gmn
+        >>> model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
+        >>> graph = gmn.trace(model, torch.randn(1, 3))
+        >>> graph.activity(model.state_dict(), torch.randn(1, 3)).shape
+        torch.Size([11, 2])
+        >>> [group.kind for group in graph.groups if graph.shown_nodes[group.start]]
+        ['input', 'neuron', 'output']
+        """
+        _, statistics = self._run(state_dict, args, kwargs, read=True)
+        return statistics
+
+    @property
+    def shown_nodes(self) -> Tensor:
+        """Which nodes `activity` shows: inputs, neurons and outputs, but not nodes of parameters. [N]"""
+        return self._recorded().program.readings.known
+
+    def with_module(self, model: nn.Module) -> ParameterGraph:
+        """Return a graph that runs this module instead of the recorded operations.
+
+        This is for networks that `run` refuses. The graph then holds the module. `activity` shows no node.
+        """
+        return replace(self, recording=replace(self._recorded(), module=model))
+
+    def _run(
+        self, state_dict: Mapping[str, Tensor], args: tuple, kwargs: dict[str, Any], *, read: bool
+    ) -> Any:
+        recording = self._recorded()
+        weights = self.checked(state_dict)
+        first = self.parameters[0]
+        if weights[first.name].dim() > len(first.shape):
+            raise StateDictMismatch(
+                f"'{first.name}' has a trailing dimension of channels, but a network has one set of weights. "
+                "Run each channel on its own."
+            )
+        return recording.run(state_dict, recording.matched(args, kwargs), read=read)
+
+    def _recorded(self) -> Recording:
         if self.recording is None:
-            raise TraceError("this graph was not traced from a network. Trace one to find its scales.")
-        return self.recording.scaling()
+            raise TraceError("this graph was not traced from a network. Trace one with gmn.trace.")
+        return self.recording
 
     # -------------------------------------------------------------- features of nodes
 

@@ -6,6 +6,7 @@ from graph_metanetworks.nn.group_readout import MeanByGroup
 from graph_metanetworks.nn.matrix_product import MatrixProduct, WeightMatrices
 from graph_metanetworks.nn.message_passing import MessagePassing
 from graph_metanetworks.nn.metanetwork import GraphMetanetwork
+from graph_metanetworks.nn.probes import Probes, ProbeSignals
 from graph_metanetworks.nn.pyg_block import PygBlock
 from graph_metanetworks.nn.random_walk import RandomWalkEncoder
 from graph_metanetworks.nn.readouts import (
@@ -47,6 +48,8 @@ __all__ = [
     "NodeEncoder",
     "NodeUpdate",
     "PooledEdges",
+    "ProbeSignals",
+    "Probes",
     "PygBlock",
     "RandomWalkEncoder",
     "Readout",

@@ -22,15 +22,17 @@ from graph_metanetworks.graph.parameter_graph import ParameterGraph
 from graph_metanetworks.graph.parts import Parameter
 from graph_metanetworks.table import listed
 from graph_metanetworks.trace.finish.assemble import assemble
+from graph_metanetworks.trace.finish.readings import choose_readings
 from graph_metanetworks.trace.interpret.declare import is_declared
 from graph_metanetworks.trace.interpret.interpreter import Interpreter
 from graph_metanetworks.trace.interpret.registry import has_rule
 from graph_metanetworks.trace.record.checks import check, check_example
 from graph_metanetworks.trace.record.discrete import read_entries, weight_entries
+from graph_metanetworks.trace.record.inputs import named_inputs
 from graph_metanetworks.trace.record.outputs import output_tensors
 from graph_metanetworks.trace.record.tape import Operation, Tape, WatchEscapes, plain_kernels, tensors
 from graph_metanetworks.trace.record.untouched import untouched
-from graph_metanetworks.trace.scaling import Recording
+from graph_metanetworks.trace.replay import Recording
 
 _PACKAGE = __name__.partition(".")[0]
 
@@ -97,7 +99,7 @@ class Tracer:
             tape = Tape(has_rule, snapshot=snapshot)
             convert = _to_meta if state.is_abstract else _without_fake
             args, kwargs = tree_map_only(Tensor, convert, (args, kwargs))
-            check_example(_named_inputs(args, kwargs))
+            check_example(named_inputs(args, kwargs))
             result = self._run(model, state, tape, args, kwargs)
             # the caller's default device and other modes must not affect our own tensors
             with torch._C.DisableTorchFunction(), _disable_current_modes():
@@ -113,7 +115,7 @@ class Tracer:
             interpreter.add_discrete(tape.ref(tensor))
         for name, tensor in state.tensors.items():
             interpreter.add_parameter(tape.ref(tensor), name, state.originals[name])
-        for name, tensor in _named_inputs(args, kwargs):
+        for name, tensor in named_inputs(args, kwargs):
             interpreter.add_input(tape.ref(tensor), name)
         live = tape.live(outputs)
         interpreter.run(live)
@@ -131,7 +133,7 @@ class Tracer:
             unseen=ignored & (state.foreign | read_entries(state.discrete, tape, live, outputs)),
             name=type(_original(model)).__name__,
         )
-        recording = _recorded(tape, live, state, _named_inputs(args, kwargs), outputs)
+        recording = _recorded(tape, live, state, named_inputs(args, kwargs), outputs, interpreter)
         return replace(graph, recording=recording), interpreter
 
     def _outputs(self, model: nn.Module, result: Any) -> list[Tensor]:
@@ -195,21 +197,25 @@ def _recorded(
     state: _NetworkState,
     inputs: list[tuple[str, Tensor]],
     outputs: list[Tensor],
+    interpreter: Interpreter,
 ) -> Recording:
-    """Keep what is needed to find scaling symmetries later."""
+    """Keep what is needed to run the network again, and to find scaling symmetries."""
     owner = {id(tensor): name for name, tensor in state.tensors.items()}
     parameters = {name: tape.ref(tensor) for name, tensor in state.tensors.items()}
     declared = {id(op.func): op.func for op in operations if isinstance(op.func, nn.Module)}
     return Recording.of(
         operations,
-        {ref.key: (ref, (name, *state.tied[name])) for name, ref in parameters.items()},
-        {
+        [(ref, (name, *state.tied[name])) for name, ref in parameters.items()],
+        [(tape.ref(tensor), (name,)) for name, tensor in state.discrete.items()],
+        [(tape.ref(tensor), (name,)) for name, tensor in inputs],
+        [tape.ref(tensor) for tensor in outputs],
+        owned={
             key: [parameters[owner[id(t)]] for t in module.parameters() if id(t) in owner]
             for key, module in declared.items()
         },
-        # that an integer entry is zero here says nothing about other networks
-        [tape.ref(tensor) for tensor in (*(t for _, t in inputs), *state.discrete.values())],
-        [tape.ref(tensor) for tensor in outputs],
+        originals=tape.originals,
+        readings=choose_readings(interpreter),
+        num_nodes=interpreter.builder.num_nodes,
     )
 
 
@@ -313,18 +319,6 @@ def _frames_to_user() -> int:
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(f"{_PACKAGE}."):
         frame, level = frame.f_back, level + 1
     return level
-
-
-def _named_inputs(args: tuple, kwargs: dict) -> list[tuple[str, Tensor]]:
-    named = []
-    positional = tensors(args)
-    for index, tensor in enumerate(positional):
-        named.append(("input" if len(positional) == 1 else f"input {index}", tensor))
-    for key, value in kwargs.items():
-        found = tensors(value)
-        for index, tensor in enumerate(found):
-            named.append((key if len(found) == 1 else f"{key} {index}", tensor))
-    return named
 
 
 def _failure(model: nn.Module, state: _NetworkState, path: str, error: Exception) -> str:

@@ -166,7 +166,7 @@ def _without_lone_nodes(
         number[group.start : group.start + group.size] = torch.arange(start, start + group.size, device="cpu")
         group.start = start
         start += group.size
-    builder.reset(groups, start)
+    builder.reset(groups, start, number)
     return [replace(b, source=number[b.source], target=number[b.target]) for b in blocks], kept
 
 

@@ -130,7 +130,7 @@ def _merge_nodes(builder: ParameterGraphBuilder, merged: Tensor) -> Tensor:
         attention.head_of = [(final[nodes], index) for nodes, index in attention.head_of]
     for loose in builder.loose:
         loose.nearby = [(dim, final[nodes]) for dim, nodes in loose.nearby]
-    builder.reset(groups, int(kept.numel()))
+    builder.reset(groups, int(kept.numel()), final)
     return kept
 
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from graph_metanetworks.symmetry.axes import Axis, Dim, leaves
 from graph_metanetworks.trace.interpret.labels import (
+    NOTHING,
     View,
     canonical,
     compact,
@@ -78,6 +79,7 @@ class ParameterGraphBuilder:
         self.loose: list[UnattachedParameter] = []
         self.bare: set[int] = set()  # groups that are the plain result of a linear map so far
         self.attentions: list[AttentionProduct] = []
+        self.numbers: list[Tensor] = []  # new numbers of nodes, for each time they were renumbered
         self._starts: list[int] = []
         self.num_nodes = 0
 
@@ -203,8 +205,15 @@ class ParameterGraphBuilder:
             )
         )
 
-    def reset(self, groups: list[DraftGroup], num_nodes: int) -> None:
-        """Replace the node groups by renumbered ones."""
+    def reset(self, groups: list[DraftGroup], num_nodes: int, numbers: Tensor) -> None:
+        """Replace the node groups by renumbered ones; `numbers` has the new number of each node, or -1."""
+        self.numbers.append(numbers)
         self.groups = groups
         self._starts = [group.start for group in groups]
         self.num_nodes = num_nodes
+
+    def final(self, label: Tensor) -> Tensor:
+        """Return a label made during interpretation in the numbers that nodes have now."""
+        for numbers in self.numbers:
+            label = torch.where(label >= 0, numbers[label.clamp(min=0)], NOTHING)
+        return label

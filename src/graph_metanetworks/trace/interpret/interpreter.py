@@ -107,6 +107,7 @@ class Interpreter:
         self.types: list[list[Dim]] = []  # axes that occur together in some tensor or contraction
         self.reached: list[list[Dim]] = []  # the same for activations
         self.used: set[str] = set()
+        self.shown: list[tuple[int, TensorRef, Value]] = []  # results, with the number of their operation
         self.log: list[tuple[Operation, dict[int, Value], dict[int, Value]]] | None = None
         self.path = ""
         self._classes = {name: type(module).__name__ for name, module in model.named_modules()}
@@ -173,6 +174,7 @@ class Interpreter:
         dims = [fixed(length, "input") for length in ref.shape]
         self._input_shapes[name] = ref.shape
         self.set(ref, Value(Role.ACTIVATION, dims, origin=View.whole(name, ref.shape)))
+        self.shown.append((-1, ref, self.values[ref.key]))
 
     def add_parameter(self, ref: TensorRef, name: str, original: Tensor) -> None:
         self._state[id(original)] = ref
@@ -210,10 +212,12 @@ class Interpreter:
     # -------------------------------------------------------------- operations
 
     def run(self, operations: list[Operation]) -> None:
-        for operation in operations:
+        for number, operation in enumerate(operations):
             before = {ref.key: self.value(ref) for ref in operation.inputs}
             with self._located(operation):
                 self.step(operation)
+            # the values themselves: a later operation may still give them nodes
+            self.shown += [(number, ref, self.values[ref.key]) for ref in refs(operation.outputs)]
             if self.log is not None:
                 after = {ref.key: self.values[ref.key] for ref in refs(operation.outputs)}
                 self.log.append((operation, before, after))

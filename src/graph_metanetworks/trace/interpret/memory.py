@@ -42,7 +42,7 @@ class Memory:
             if _layout(ref) == _layout(written):
                 value = replace(new, dims=value.dims)
                 continue
-            place = _common_places(written, ref)
+            place = common_places(written, ref)
             if place is not None:
                 value = _seen_through(value, new, ref, place)
         self.up_to_date(ref)
@@ -60,7 +60,7 @@ def _layout(ref: TensorRef) -> tuple:
     return ref.shape, ref.strides, ref.offset
 
 
-def _common_places(written: TensorRef, other: TensorRef) -> Tensor | None:
+def common_places(written: TensorRef, other: TensorRef) -> Tensor | None:
     """Map each place of `other` to the place of `written` at the same address, or NOTHING.
 
     None if they are disjoint.

@@ -11,7 +11,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 from torch._decomp import decomposition_table
-from torch._ops import HigherOrderOperator
+from torch._ops import HigherOrderOperator, OpOverload
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -28,13 +28,17 @@ from torch.utils._pytree import tree_flatten, tree_map_only
 from graph_metanetworks.errors import UnsupportedOperation
 
 UNIFORM = {"zeros", "empty"}
+NO_TENSOR = torch.empty(0, device="meta")
 _OUR_CODE = str(Path(__file__).resolve().parent.parent)
 _TORCH_CODE = str(Path(torch.__file__).resolve().parent)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TensorRef:
-    """A tensor at one point of the tape. `key` tells tensors apart, `storage` the memory they share."""
+    """A tensor at one point of the tape. `key` tells tensors apart, `storage` the memory they share.
+
+    It is pickled without its tensor.
+    """
 
     key: int
     shape: tuple[int, ...]
@@ -52,10 +56,25 @@ class TensorRef:
     def has_value(self) -> bool:
         return self.value.device.type != "meta"
 
+    def without_tensor(self, storage: int) -> TensorRef:
+        """Return the reference with no tensor, and with another number of its storage."""
+        return replace(self, value=NO_TENSOR, storage=storage)
+
+    def __reduce__(self) -> tuple:
+        layout = (self.key, self.shape, self.strides, self.offset, self.dtype, self.storage)
+        return _ref_without_tensor, layout
+
+
+def _ref_without_tensor(key, shape, strides, offset, dtype, storage) -> TensorRef:
+    return TensorRef(key, shape, strides, offset, dtype, storage, NO_TENSOR)
+
 
 @dataclass(frozen=True, eq=False)
 class Operation:
-    """One recorded call: an ATen overload, or a declared module taken as a whole."""
+    """One recorded call: an ATen overload, or a declared module taken as a whole.
+
+    `body` holds the operations inside a declared module. No rule reads them, but they can be run again.
+    """
 
     func: Any
     args: tuple
@@ -63,6 +82,7 @@ class Operation:
     outputs: Any
     path: str
     location: str
+    body: tuple[Operation, ...] = ()
 
     @cached_property
     def inputs(self) -> list[TensorRef]:
@@ -78,14 +98,59 @@ class Operation:
     @cached_property
     def writes(self) -> list[TensorRef]:
         """The arguments that the operation changes in place."""
-        if isinstance(self.func, nn.Module | Escape) or not self.func._schema.is_mutable:
+        if isinstance(self.func, nn.Module | Escape):
             return []
-        return [
-            ref
-            for argument, value in zip(self.func._schema.arguments, self.args, strict=False)
-            if argument.alias_info is not None and argument.alias_info.is_write
-            for ref in refs(value)
-        ]
+        return written_arguments(self.func, self.args, {})
+
+    def __reduce__(self) -> tuple:
+        func = OperationName.of(self.func) if isinstance(self.func, OpOverload) else self.func
+        return _named_operation, (
+            func,
+            self.args,
+            self.kwargs,
+            self.outputs,
+            self.path,
+            self.location,
+            self.body,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class OperationName:
+    """The name of an ATen overload, by which it is pickled; such as `aten`, `add`, `Tensor`."""
+
+    namespace: str
+    operation: str
+    overload: str
+
+    @staticmethod
+    def of(func: OpOverload) -> OperationName:
+        namespace, _, operation = func._schema.name.partition("::")
+        return OperationName(namespace, operation, func._overloadname)
+
+    def find(self) -> OpOverload | Escape:
+        """Return the overload, or an escape if no library of this process registers it."""
+        try:
+            return getattr(getattr(getattr(torch.ops, self.namespace), self.operation), self.overload)
+        except AttributeError:
+            return Escape(f"{self.namespace}::{self.operation}, which is not registered in this process")
+
+
+def _named_operation(func: Any, *rest: Any) -> Operation:
+    return Operation(func.find() if isinstance(func, OperationName) else func, *rest)
+
+
+def written_arguments(func: Any, args: tuple, kwargs: dict) -> list[TensorRef]:
+    """Return the tensors that an ATen overload changes in place."""
+    if not func._schema.is_mutable:
+        return []
+    positions = dict(enumerate(args))
+    return [
+        ref
+        for position, argument in enumerate(func._schema.arguments)
+        if argument.alias_info is not None and argument.alias_info.is_write
+        for ref in refs(positions.get(position, kwargs.get(argument.name)))
+    ]
 
 
 def refs(tree: Any) -> list[TensorRef]:
@@ -156,7 +221,8 @@ class Tape(TorchDispatchMode):
     """The operations of a forward pass, in order.
 
     `knows` tells which operations have a rule; PyTorch decomposes the others where it can. `snapshot` keeps a
-    copy of every tensor, for checks that run operations again.
+    copy of every tensor, for checks that run operations again. `originals` holds tensors that the network was
+    given and wrote to, as they were before.
     """
 
     supports_higher_order_operators = True  # so that they reach `__torch_dispatch__`, which refuses them
@@ -165,10 +231,12 @@ class Tape(TorchDispatchMode):
         super().__init__()
         self.operations: list[Operation] = []
         self.snapshot = snapshot
+        self.originals: dict[int, Tensor] = {}
         self._knows = knows
         self._keys: dict[int, tuple[int, Tensor]] = {}  # keeps tensors alive, so that ids stay unique
+        self._given: dict[int, list[Tensor]] = {}  # by storage: tensors that no operation made
         self._paths = [""]
-        self._muted = False
+        self._body: list[Operation] | None = None  # operations of the declared module that is running
 
     def ref(self, tensor: Tensor) -> TensorRef:
         key, _ = self._keys.setdefault(id(tensor), (len(self._keys), tensor))
@@ -184,23 +252,44 @@ class Tape(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        if self._muted:
-            return run_on_meta(func, args, kwargs) if _any_meta(args, kwargs) else func(*args, **kwargs)
+        inside = self._body is not None
         if isinstance(func, HigherOrderOperator):
+            if inside:
+                return self._run_higher_order(func, args, kwargs)
             raise UnsupportedOperation(_higher_order(func.name(), self.path))
-        if not self._knows(func):
+        if not inside and not self._knows(func):
             result = self._decompose(func, args, kwargs)
             if result is not NotImplemented:
                 return result
-        args_before, kwargs_before = tree_map_only(Tensor, self.ref, (args, kwargs))
-        result = run_abstractly(func, args, kwargs)
+        args_before, kwargs_before = tree_map_only(Tensor, self._read, (args, kwargs))
+        self._save_before_writing(func, args_before, kwargs_before)
+        result = _run_inside(func, args, kwargs) if inside else run_abstractly(func, args, kwargs)
         self._record(func, args_before, kwargs_before, result)
         return result
 
+    def _run_higher_order(self, func, args, kwargs) -> Any:
+        """Run an operator that takes Python functions, inside a declared module."""
+        given = tuple(self._read(tensor) for tensor in tensors((args, kwargs)))
+        result = func(*args, **kwargs)
+        self._record(Escape(func.name()), given, {}, result)
+        return result
+
+    def _read(self, tensor: Tensor) -> TensorRef:
+        is_given = id(tensor) not in self._keys
+        ref = self.ref(tensor)
+        if is_given:
+            self._given.setdefault(ref.storage, []).append(tensor)
+        return ref
+
+    def _save_before_writing(self, func, args, kwargs) -> None:
+        """Copy what the network was given before its first write to it, because it may run again."""
+        for ref in written_arguments(func, args, kwargs):
+            for tensor in self._given.pop(ref.storage, ()):
+                self.originals[self.ref(tensor).key] = tensor.detach().clone()
+
     def escape(self, tensor: Tensor, name: str) -> None:
         """Record that the values of a tensor leave PyTorch."""
-        if not self._muted:
-            self._record(Escape(name), (self.ref(tensor),), {}, ())
+        self._record(Escape(name), (self.ref(tensor),), {}, ())
 
     def _decompose(self, func, args, kwargs) -> Any:
         mark = len(self.operations)
@@ -216,7 +305,8 @@ class Tape(TorchDispatchMode):
 
     def _record(self, func, args, kwargs, result) -> None:
         outputs = tree_map_only(Tensor, self.ref, result)
-        self.operations.append(Operation(func, args, kwargs, outputs, self._paths[-1], _user_location()))
+        operations = self.operations if self._body is None else self._body
+        operations.append(Operation(func, args, kwargs, outputs, self._paths[-1], _user_location()))
 
     # -------------------------------------------------------------- modules
 
@@ -231,15 +321,16 @@ class Tape(TorchDispatchMode):
             given = tensors(args)
             if not whole and declared(module, len(given)):
                 whole.append((module, [self.ref(t) for t in given]))
-                self._muted = True
+                self._body = []
 
         def leave(module: nn.Module, args: tuple, kwargs: dict, result: Any) -> None:
             if whole and whole[0][0] is module:
                 _, inputs = whole.pop()
-                self._muted = False
+                body, self._body = tuple(self._body or ()), None
                 inputs += [self.ref(t) for t in tensors(kwargs)]
                 outputs = [self.ref(t) for t in tensors(result)]
                 self._record(module, tuple(inputs), {}, outputs)
+                self.operations[-1] = replace(self.operations[-1], body=body)
             self._paths.pop()
 
         hooks = [
@@ -280,6 +371,11 @@ def run_abstractly(func, args, kwargs) -> Any:
     if device is not None and torch.device(device).type == "meta" and not _is_uniform(func, kwargs):
         kwargs = {**kwargs, "device": torch.device("cpu")}
     return func(*args, **kwargs)
+
+
+def _run_inside(func, args, kwargs) -> Any:
+    """Run an operation of a declared module, whose results nobody interprets."""
+    return run_on_meta(func, args, kwargs) if _any_meta(args, kwargs) else func(*args, **kwargs)
 
 
 def _any_meta(args: tuple, kwargs: dict) -> bool:

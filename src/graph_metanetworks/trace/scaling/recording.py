@@ -1,104 +1,24 @@
-"""The part of a tape that is kept to find scales later, without the tensors."""
+"""Read a recording for the scales that it passes on."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
-import torch
 from torch import Tensor
-from torch.utils._pytree import tree_map_only
 
 import graph_metanetworks.trace.scaling.rules  # noqa: F401  (registers the rules)
 from graph_metanetworks.symmetry.scaling import Scaling, Units
-from graph_metanetworks.trace.record.tape import Escape, Operation, TensorRef, refs
+from graph_metanetworks.trace.record.tape import Operation, TensorRef, refs
 from graph_metanetworks.trace.scaling.labels import Labels, System
 from graph_metanetworks.trace.scaling.step import Step, find
 
-LARGEST_CONSTANT = 1_000_000  # elements; larger constants are not checked for zeros
+if TYPE_CHECKING:
+    from graph_metanetworks.trace.replay.recording import Recording
 
 
-@dataclass(frozen=True, eq=False)
-class Recording:
-    """The operations of a forward pass with references instead of tensors."""
-
-    operations: tuple[Operation, ...]
-    parameters: Mapping[int, tuple[str, ...]]  # names of a parameter, by the key of its tensor
-    shapes: Mapping[int, tuple[int, ...]]
-    outputs: frozenset[int]
-    zeros: frozenset[int]  # constants that are zero everywhere
-
-    @staticmethod
-    def of(
-        operations: Iterable[Operation],
-        parameters: Mapping[int, tuple[TensorRef, tuple[str, ...]]],
-        owned: Mapping[int, list[TensorRef]],
-        inputs: Iterable[TensorRef],
-        outputs: Iterable[TensorRef],
-    ) -> Recording:
-        """Drop the tensors.
-
-        `owned` holds the parameters of each declared module, which reads them unrecorded.
-        """
-        operations = list(operations)
-        made = {ref.key for ref in inputs} | set(parameters)
-        written = {ref.storage for operation in operations for ref in operation.writes}
-        zeros, light = set(), []
-        for operation in operations:
-            for ref in operation.inputs:
-                if ref.key not in made and ref.storage not in written and _is_zero(ref):
-                    zeros.add(ref.key)
-                made.add(ref.key)
-            made |= {ref.key for ref in refs(operation.outputs)}
-            unseen = tuple(owned.get(id(operation.func), ()))
-            light.append(_without_tensors(replace(operation, args=(*operation.args, *unseen))))
-        return Recording(
-            tuple(light),
-            {key: names for key, (_, names) in parameters.items()},
-            {key: ref.shape for key, (ref, _) in parameters.items()},
-            frozenset(ref.key for ref in outputs),
-            frozenset(zeros),
-        )
-
-    def scaling(self) -> Scaling:
-        """Return the scales and the signs that every operation passes on."""
-        return Scaling(*(_Reading(self, mode).units() for mode in ("scale", "sign")))
-
-    def __reduce__(self) -> tuple:
-        return _Solved, (self.scaling(),)  # operations cannot be pickled; what they demand can
-
-
-@dataclass(frozen=True, eq=False)
-class _Solved:
-    """A recording that has been solved."""
-
-    found: Scaling
-
-    def scaling(self) -> Scaling:
-        return self.found
-
-
-def _is_zero(ref: TensorRef) -> bool:
-    if not ref.has_value or ref.value.layout != torch.strided or ref.value.numel() > LARGEST_CONSTANT:
-        return False
-    return not bool(ref.value.any())
-
-
-def _without_tensors(operation: Operation) -> Operation:
-    nothing = torch.empty(0, device="meta")
-
-    def light(tree: Any) -> Any:
-        return tree_map_only(TensorRef, lambda ref: replace(ref, value=nothing), tree)
-
-    func = (
-        operation.func
-        if isinstance(operation.func, torch._ops.OpOverload)
-        else Escape(str(type(operation.func)))
-    )
-    return Operation(
-        func, light(operation.args), light(operation.kwargs), light(operation.outputs), operation.path, ""
-    )
+def find_scaling(recording: Recording) -> Scaling:
+    """Return the scales and the signs that every operation of a recording passes on."""
+    return Scaling(*(_Reading(recording, mode).units() for mode in ("scale", "sign")))
 
 
 class _Reading:
@@ -120,7 +40,7 @@ class _Reading:
         unknowns = {
             name: tuple(vector.numpy() for vector in own)
             for key, own in self.unknowns.items()
-            for name in names[key]
+            for name in names[key].names
         }
         idle = self.system.choices_without_effect(self.unknowns.values(), self.mode)
         return Units(unknowns, self.system.solve(self.mode), idle)
@@ -133,7 +53,7 @@ class _Reading:
 
     def _first_seen(self, ref: TensorRef) -> Labels:
         if ref.key in self.recording.parameters:
-            shape = self.recording.shapes[ref.key]
+            shape = self.recording.parameters[ref.key].shape
             self.unknowns[ref.key] = [self.system.unknowns(n) for n in shape]
             return Labels.of_dimensions(self.unknowns[ref.key], shape)
         return Labels(zero=ref.key in self.recording.zeros)
