@@ -25,11 +25,14 @@ class Output:
         level: "graph" `[B, width]`, "node" `[N, width]` or "edge" `[E, width]`.
         link: how outputs relate to targets: equal to them, their logits, or logits of classes. Models trained
             by gradient may ignore it, because the task's loss knows.
+        input_shape: of what the networks of the zoo take, for methods that run them on probes; None if they
+            take several inputs, integers, or inputs of different shapes.
     """
 
     width: int = 1
     level: Level = "graph"
     link: Link = "identity"
+    input_shape: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,14 @@ from __future__ import annotations
 from graph_metanetworks.errors import TaskError
 from graph_metanetworks.lookup import UnknownTarget, find_object
 from graph_metanetworks.methods.method import Method, Output
-from graph_metanetworks.nn.baselines import DMC, StatNN, WeightSet
+from graph_metanetworks.nn.baselines import DMC, ProbedStatNN, StatNN, WeightSet
 from graph_metanetworks.nn.baselines.boosting import BoostedStatNN
 from graph_metanetworks.nn.grit import Grit
 from graph_metanetworks.nn.metanetwork import GraphMetanetwork
+from graph_metanetworks.nn.probes import Probes
 from graph_metanetworks.training.strategy import DirectFit
 
+NUM_PROBES = 32
 BUDGETS = {"paper": 750_000, "small": 50_000}  # parameters: as in the paper; for some thousand networks
 
 
@@ -23,6 +25,15 @@ def _gmn(output: Output, **options: object) -> GraphMetanetwork:
     if output.level != "graph":
         options.pop("readout", None)
     return GraphMetanetwork(**options, out=output.width, level=output.level)  # pyright: ignore[reportArgumentType]
+
+
+def _probes(output: Output, name: str) -> Probes:
+    if output.input_shape is None:
+        raise TaskError(
+            f"{name} runs networks on probes, and the networks of this zoo do not all take one input of the "
+            "same shape: choose another method."
+        )
+    return Probes(NUM_PROBES, tuple(output.input_shape))
 
 
 METHODS = {
@@ -35,6 +46,23 @@ METHODS = {
             {
                 "paper": lambda output: _gmn(output, hidden=108, layers=4, blocks="matrix-product"),
                 "small": lambda output: _gmn(output, hidden=24, layers=3, blocks="matrix-product"),
+            },
+            levels=("graph", "node", "edge"),
+            learning_rate=3e-3,
+        ),
+        Method(
+            "gmn-probes",
+            "GMN with probes",
+            "the same, and what networks make of learned inputs: needs forward passes through them",
+            {
+                size: lambda output, hidden=hidden, layers=layers: _gmn(
+                    output,
+                    hidden=hidden,
+                    layers=layers,
+                    blocks="matrix-product",
+                    probes=_probes(output, "gmn-probes"),
+                )
+                for size, (hidden, layers) in {"paper": (107, 4), "small": (20, 3)}.items()
             },
             levels=("graph", "node", "edge"),
             learning_rate=3e-3,
@@ -73,6 +101,17 @@ METHODS = {
             "an MLP on statistics of tensors and kinds; architectures of the same kinds of layers",
             {
                 size: lambda output, budget=budget: StatNN(None, output.width, by="both", budget=budget)
+                for size, budget in BUDGETS.items()
+            },
+        ),
+        Method(
+            "statnn-probes",
+            "StatNN with probes",
+            "the same, and what networks make of learned inputs: needs forward passes through them",
+            {
+                size: lambda output, budget=budget: ProbedStatNN(
+                    _probes(output, "statnn-probes"), None, output.width, by="both", budget=budget
+                )
                 for size, budget in BUDGETS.items()
             },
         ),

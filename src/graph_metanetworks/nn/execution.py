@@ -82,7 +82,7 @@ def run_panels(network: GraphMetanetwork, batch: Batch, plan: ExecutionPlan) -> 
     degree, owner = degrees(batch), node_network(batch)
     node_counts = owner.bincount(minlength=len(batch))[:, None]
     edge_counts = torch.tensor([graph.num_edges for graph in batch.graphs], device=batch.device)[:, None]
-    nodes = network.first_nodes(batch)
+    nodes, links = network.encode(batch)
     features = network.first_globals(batch)
     for block in network.blocks:
         assert isinstance(block, MessagePassing)
@@ -98,32 +98,34 @@ def run_panels(network: GraphMetanetwork, batch: Batch, plan: ExecutionPlan) -> 
             context = features[owner]
         if block.edge_update is not None:
             edges.pending.append((block, block.edge_terms(nodes, context)))
-    return _read(network, edges, nodes, features)
+    return _read(network, edges, State(nodes, nodes[:0], features), links)
 
 
 def run_products(network: GraphMetanetwork, batch: Batch, engine: str, plan: ExecutionPlan) -> Tensor:
     """Run a metanetwork whose blocks are all `MatrixProduct`; edges get a state only where they are read."""
     assert network.matrices is not None
-    nodes, panels = network.first_nodes(batch), network.matrices(batch, engine)
+    nodes, links = network.encode(batch)
+    panels = network.matrices(batch, engine)
     for block in network.blocks:
         nodes = block(nodes, panels)
+    state = State(nodes, nodes[:0])
     if network.edge_pass is None:
-        return network.readout(State(nodes, nodes[:0]), Links(batch))
+        return network.readout(state, links)
     edges = _Edges.of(network, batch, plan)
     edges.pending.append((network.edge_pass, network.edge_pass.edge_terms(nodes, None)))
-    return _read(network, edges, nodes, None)
+    return _read(network, edges, state, links)
 
 
-def _read(network: GraphMetanetwork, edges: _Edges, nodes: Tensor, features: Tensor | None) -> Tensor:
+def _read(network: GraphMetanetwork, edges: _Edges, state: State, links: Links) -> Tensor:
     """Apply pending updates and read out."""
-    readout, batch = network.readout, edges.batch
+    readout = network.readout
     if isinstance(readout, PooledEdges):
-        return readout.finish(edges.pool(readout), batch)
+        return readout.finish(edges.pool(readout), edges.batch)
     if isinstance(readout, EachEdge):
         return edges.each(readout)
-    links = Links(batch)
-    states = edges.states_in_order_of(links) if readout.reads_edges else nodes[:0]
-    return readout(State(nodes, states, features), links)
+    if readout.reads_edges:
+        state = state._replace(edges=edges.states_in_order_of(links))
+    return readout(state, links)
 
 
 @dataclass(eq=False)

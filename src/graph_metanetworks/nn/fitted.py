@@ -52,8 +52,8 @@ def refill(module: nn.Module, like: nn.Module) -> None:
     for name, parameter in module.named_parameters():
         refilled(parameter, like.get_parameter(name).data)
     for name, part in module.named_modules():
-        if isinstance(part, nn.Linear):
-            fresh = like.get_submodule(name)
+        fresh = like.get_submodule(name)
+        if isinstance(part, nn.Linear) and isinstance(fresh, nn.Linear):
             part.in_features, part.out_features = fresh.in_features, fresh.out_features
 
 

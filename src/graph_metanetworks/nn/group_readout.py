@@ -44,11 +44,16 @@ class MeanByGroup(Readout):
         self.mix = Mlp(4 * hidden, inner, inner)
         self.head = Mlp(inner, inner, out)
 
+    def add_outputs(self, width: int) -> None:
+        inner, out = self.head.first.out_features, self.head.second.out_features
+        self.head = Mlp(inner + width, inner, out)
+
     def forward(self, state: State, links: Links) -> Tensor:  # [B, out]
-        return self.head(self.pooled(state, links.batch))
+        pooled = self.pooled(state, links.batch)
+        return self.head(pooled if links.outputs is None else torch.cat([pooled, links.outputs], dim=1))
 
     def pooled(self, state: State, batch: Batch) -> Tensor:
-        """Return the representation of each network, before the last MLP. [B, inner]"""
+        """Return the representation of each network by its node groups, before the last MLP. [B, inner]"""
         nodes = self.norm(state.nodes)
         groups = [
             group_features(graph, self.vocabulary, name)

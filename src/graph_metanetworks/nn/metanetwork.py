@@ -17,6 +17,10 @@ from graph_metanetworks.nn.grit import Grit
 from graph_metanetworks.nn.group_readout import MeanByGroup
 from graph_metanetworks.nn.matrix_product import MatrixProduct, WeightMatrices
 from graph_metanetworks.nn.message_passing import Aggregation, MessagePassing, UpdatesEdges
+from graph_metanetworks.nn.mlp import signed_log
+from graph_metanetworks.nn.probe_outputs import WIDTH as PROBE_WIDTH
+from graph_metanetworks.nn.probe_outputs import ProbeOutputs
+from graph_metanetworks.nn.probes import Probes
 from graph_metanetworks.nn.readouts import (
     AttentionPooling,
     EachEdge,
@@ -27,7 +31,7 @@ from graph_metanetworks.nn.readouts import (
     MeanNodes,
     Readout,
 )
-from graph_metanetworks.nn.state import Links, State
+from graph_metanetworks.nn.state import Links, State, node_network
 from graph_metanetworks.nn.tensor_readout import MeanByTensor
 from graph_metanetworks.nn.unary import UnaryEncoder
 from graph_metanetworks.nn.vocabulary import Vocabulary
@@ -94,6 +98,8 @@ class GraphMetanetwork(nn.Module):
         blocks: "message-passing" (the paper's, the default); "matrix-product" (states are multiplied by the
             weights: no edge states, faster by far, transfers to other widths); `gmn.nn.Grit(...)`; or a list
             of your own modules `(State, Links) -> State`.
+        probes: inputs to run through the networks, such as `gmn.nn.Probes(32, (3, 32, 32))`. Activations are
+            features of nodes; all nodes and the readout "groups" know the outputs. Needs forward passes.
         node_encoder, edge_encoder: your own encoders.
         vocabulary: the kinds that have embeddings.
         engine: "blocks", "stream" (read the weights again in each block, with memory for nodes only) or
@@ -116,6 +122,7 @@ class GraphMetanetwork(nn.Module):
         two_way: bool = True,
         global_feature: bool = False,
         blocks: Sequence[nn.Module] | Grit | BlockName = "message-passing",
+        probes: Probes | None = None,
         node_encoder: nn.Module | None = None,
         edge_encoder: EdgeEncoder | None = None,
         vocabulary: Vocabulary | None = None,
@@ -141,6 +148,12 @@ class GraphMetanetwork(nn.Module):
             )
         if self.readout.reads_edges and multiplies:
             self.edge_pass = UpdatesEdges(hidden, inner or 2 * hidden, gain=1.0)
+        self.probes = probes
+        if probes is not None:
+            self.signals = nn.Linear(2 * probes.count, hidden, bias=False)
+            self.outputs = ProbeOutputs(probes.count, PROBE_WIDTH)
+            self.spread = nn.Linear(PROBE_WIDTH, hidden, bias=False)
+            self.readout.add_outputs(PROBE_WIDTH)
         self.first_global = nn.Parameter(torch.zeros(hidden)) if global_feature else None
         if self.matrices is not None:
             sizes = (hidden, self.matrices.num_planes, len(vocabulary.edge_kinds), inner)
@@ -188,6 +201,9 @@ class GraphMetanetwork(nn.Module):
         for part in (self.unary, self.matrices, self.edge_encoder):
             if part is not None:
                 part.fit(batches)
+        if self.probes is not None:
+            with torch.no_grad():  # the first outputs decide the size of their encoder
+                self.encode(next(iter(batches)))
         self.readout.fit(batches, self)
 
     def read(self, batch: Batch, readout: Readout) -> Tensor:
@@ -203,16 +219,23 @@ class GraphMetanetwork(nn.Module):
         """The tensors that `fit` found on edges."""
         return () if self.edge_encoder is None else self.edge_encoder.fitted_names
 
-    def first_nodes(self, batch: Batch) -> Tensor:
-        """Encode the nodes of a batch. [N, hidden]"""
+    def encode(self, batch: Batch) -> tuple[Tensor, Links]:
+        """Return the first states of nodes, `[N, hidden]`, and the batch as its readout sees it."""
         nodes = self.node_encoder(batch)
-        return nodes if self.unary is None else nodes + self.unary(batch)
+        if self.unary is not None:
+            nodes = nodes + self.unary(batch)
+        if self.probes is None:
+            return nodes, Links(batch)
+        found = self.probes(batch)
+        outputs = self.outputs(found.outputs)
+        nodes = nodes + self.signals(signed_log(found.nodes)) + self.spread(outputs)[node_network(batch)]
+        return nodes, Links(batch, outputs)
 
     def first_globals(self, batch: Batch) -> Tensor | None:
         return None if self.first_global is None else self.first_global.expand(len(batch), -1)
 
     def _run_edge_list(self, batch: Batch) -> Tensor:
-        links, nodes = Links(batch), self.first_nodes(batch)
+        nodes, links = self.encode(batch)
         state = State(nodes, self._edges_over_list(links, batch), self.first_globals(batch))
         panels = None if self.matrices is None else self.matrices(batch, "edge_list")
         for block in self.blocks:

@@ -13,6 +13,7 @@ from torch import nn
 from graph_metanetworks.extras import optional_imports
 from graph_metanetworks.nn.fitted import set_fitted_names
 from graph_metanetworks.nn.grit import Grit
+from graph_metanetworks.nn.probes import Probes
 from graph_metanetworks.nn.readouts import Edit
 from graph_metanetworks.nn.vocabulary import Vocabulary
 from graph_metanetworks.nn.weights import load_weights, save_weights
@@ -30,11 +31,17 @@ REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
 def config_of(arguments: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments of a metanetwork that JSON can hold, and the names of the others as "custom"."""
     given = {name: value for name, value in arguments.items() if name not in ("self", "__class__")}
-    modules = {name for name, value in given.items() if isinstance(value, nn.Module)}
+    modules = {
+        name
+        for name, value in given.items()
+        if isinstance(value, nn.Module) and not isinstance(value, Probes)
+    }
     custom = [*modules, *(["blocks"] if isinstance(given["blocks"], list | tuple) else [])]
     given["tensors"] = list(given["tensors"])
     config = {name: value for name, value in given.items() if name not in custom}
     recipes = {name: asdict(value) for name, value in config.items() if isinstance(value, Vocabulary | Grit)}
+    if isinstance(config["probes"], Probes):
+        recipes["probes"] = config["probes"].config
     return config | recipes | {"custom": custom}
 
 
@@ -62,6 +69,8 @@ def load(kind: type[Metanetwork], folder: str | Path, **custom: Any) -> Metanetw
         config.pop("blocks", None)
     elif isinstance(blocks, dict):
         config["blocks"] = Grit(**blocks)
+    if config.get("probes") is not None:
+        config["probes"] = Probes.from_config(config["probes"])
     network = kind(**(config | custom))
     if names is not None:
         _use_names_of_config(network, names, config["tensors"])

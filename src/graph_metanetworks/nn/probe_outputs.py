@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from graph_metanetworks.nn.fitted import refilled
 from graph_metanetworks.nn.mlp import signed_log
 
+WIDTH = 64  # of encoded outputs
 SHARPNESS = 3.0  # of probabilities, so that features have about unit size
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -72,6 +73,22 @@ class Probes(nn.Module):
     def inputs(self) -> tuple[Tensor, ...]:
         """The probes, `[count, *shape]` for each input of the networks."""
         return tuple(getattr(self, f"inputs{number}") for number in range(len(self.shapes)))
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """What `from_config` needs to make probes that a state dict fits."""
+        types = [str(probes.dtype).removeprefix("torch.") for probes in self.inputs]
+        learned = any(True for _ in self.parameters())
+        return {"count": self.count, "shapes": self.shapes, "types": types, "learned": learned}
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Probes:
+        count, shapes = config["count"], config["shapes"]
+        inputs = [
+            torch.zeros(count, *shape, dtype=getattr(torch, dtype))
+            for shape, dtype in zip(shapes, config["types"], strict=True)
+        ]
+        return cls(count, shapes, inputs=inputs, learned=config["learned"])
 
     def extra_repr(self) -> str:
         return f"{self.count}, {self.shapes[0] if len(self.shapes) == 1 else self.shapes}"

@@ -33,6 +33,9 @@ class Readout(nn.Module):
     def fit(self, batches: Iterable[Batch], network: GraphMetanetwork) -> None:
         """Adapt to a training zoo. `network` holds this readout; its encoders are fitted already."""
 
+    def add_outputs(self, width: int) -> None:
+        """Expect encoded outputs on probes, `[B, width]`, in `links.outputs`; by default they are ignored."""
+
     def forward(self, state: State, links: Links) -> Tensor:
         raise NotImplementedError(f"{type(self).__name__} needs forward(state, links)")
 

@@ -28,6 +28,7 @@ class Links:
     """The structure of a batch as an explicit list of edges, for blocks that need one."""
 
     batch: Batch
+    outputs: Tensor | None = None  # [B, k] what its networks make of probes, for the readout
 
     @cached_property
     def panel(self) -> Panel:

@@ -65,6 +65,12 @@ class TracedZoo:
         return Resident.read(self.zoo, self.graphs, self.architectures) if size <= LARGEST else None
 
     @cached_property
+    def input_shape(self) -> tuple[int, ...] | None:
+        """The shape of one input of the networks; None if they take several, integers, or different ones."""
+        shapes = {graph.recording.input_shape if graph.recording else None for graph in self.graphs}
+        return shapes.pop() if len(shapes) == 1 else None
+
+    @cached_property
     def num_parameters(self) -> np.ndarray:  # [N]
         """Number of parameters of each network."""
         return np.array([graph.num_parameters for graph in self.graphs])[self.architectures]

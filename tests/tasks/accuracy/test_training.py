@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 from graph_metanetworks.errors import Diverged, TaskError, UnsupportedNetwork
-from graph_metanetworks.methods.method import as_metanetwork, count_parameters
+from graph_metanetworks.methods.method import Output, as_metanetwork, count_parameters
 from graph_metanetworks.methods.registry import BUDGETS
 from graph_metanetworks.tasks import runs
 from graph_metanetworks.tasks.accuracy import (
@@ -55,7 +55,7 @@ def test_the_metanetwork_learns(data: LabelledZoo, tmp_path: Path) -> None:
 def test_sizes_are_near_their_budget(method: str, size: str, data: LabelledZoo) -> None:
     if not METHODS[method].by_gradient:
         pytest.skip("has no parameters")
-    model = METHODS[method].make(size)
+    model = METHODS[method].make(size, Output(input_shape=data.networks.input_shape))
     as_metanetwork(model).fit(Networks(data, data.usable.nonzero()[0], 8))
     near = {"paper": 0.03, "small": 0.15}[size]
     assert count_parameters(model) == pytest.approx(BUDGETS[size], rel=near)

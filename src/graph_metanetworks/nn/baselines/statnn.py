@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import sqrt
+from typing import ClassVar
 
 from torch import Tensor, nn
 
@@ -36,6 +37,8 @@ class StatNN(nn.Module):
     5023
     """
 
+    context: ClassVar[int] = 0  # numbers that the head sees besides
+
     def __init__(
         self, hidden: int | None = 1000, out: int = 1, *, by: By = "tensor", budget: int | None = None
     ) -> None:
@@ -46,7 +49,7 @@ class StatNN(nn.Module):
         self.statistics = WeightStatistics(by)
         # `fit` gives the first layer its size, when the columns are known; the head, too, without `hidden`
         self.first = nn.Linear(1, hidden or 1)
-        self.head = Mlp(hidden or 1, hidden or 1, out)
+        self.head = self._head(hidden or 1)
         resize_by_names(self, f"statistics.{NAMES}")
 
     @property
@@ -65,9 +68,15 @@ class StatNN(nn.Module):
     def _make_layers(self) -> None:
         width, hidden = self.statistics.width, self.hidden
         if hidden is None:
-            hidden = width_for_budget(self.budget or 0, width, self.out)
-            refill(self.head, Mlp(hidden, hidden, self.out).to(self.statistics.mean))
+            hidden = width_for_budget(self._budget(), width + self.context, self.out)
+            refill(self.head, self._head(hidden).to(self.statistics.mean))
         refill(self.first, nn.Linear(width, hidden).to(self.statistics.mean))
+
+    def _head(self, hidden: int) -> Mlp:
+        return Mlp(hidden + self.context, hidden, self.out)
+
+    def _budget(self) -> int:
+        return self.budget or 0
 
     def forward(self, batch: Batch) -> Tensor:  # [B, out]
         return self.head(self.first(self.statistics(batch)).relu())

@@ -87,6 +87,14 @@ class Recording:
             num_nodes,
         )
 
+    @property
+    def input_shape(self) -> tuple[int, ...] | None:
+        """The shape of an example, if the network takes one batch of them in floating point."""
+        entries = list(self.inputs.values())
+        if len(entries) != 1 or not entries[0].dtype.is_floating_point or not entries[0].shape:
+            return None
+        return entries[0].shape[1:]
+
     def scaling(self) -> Scaling:
         """Return the scales and the signs that every operation passes on."""
         return find_scaling(self)
