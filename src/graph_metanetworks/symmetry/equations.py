@@ -6,6 +6,7 @@ numbers (their logarithms are added); signs are solved modulo 2, where x and -x 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import cast
 
@@ -124,10 +125,18 @@ def _node(signed: NDArray[np.int64], count: int) -> NDArray[np.int64]:
 
 
 def _eliminated(rows: Rows, modulo: int | None) -> dict[int, Terms]:
-    """Express unknowns as sums of others by Gaussian elimination."""
+    return eliminate((_counted(row, modulo) for row in rows.tolist()), modulo)
+
+
+def eliminate(rows: Iterable[Terms], modulo: int | None = None) -> dict[int, Terms]:
+    """Express unknowns as sums of others by Gaussian elimination, such that every row is zero.
+
+    >>> eliminate([{1: 1.0, 2: 1.0}, {1: 1.0, 3: -2.0}])                # x1 + x2 = 0, x1 = 2 x3
+    {2: {1: -1.0}, 3: {1: 0.5}}
+    """
     pivots: dict[int, Terms] = {}
-    for row in rows.tolist():
-        terms = _substituted(_counted(row, modulo), pivots, modulo)
+    for row in rows:
+        terms = _substituted(row, pivots, modulo)
         if not terms:
             continue
         pivot = max(terms)  # the newest: usually a weight that compensates what was scaled before it

@@ -67,13 +67,18 @@ class System:
     """The unknowns of one network, and what operations demand of them."""
 
     def __init__(self) -> None:
+        self.parameters: dict[int, list[Tensor]] = {}  # unknowns of each dimension of a parameter, by key
         self._count = 0
         self._equations: list[np.ndarray] = []
 
-    def unknowns(self, count: int) -> Tensor:
-        """Return new unknowns for a dimension of a parameter; none for a dimension of size 1."""
-        if count < 2:
-            return torch.zeros(count, dtype=torch.int64)
+    def parameter(self, key: int, shape: Sequence[int]) -> Labels:
+        """Return the labels of a parameter: new unknowns along each dimension of a size above 1."""
+        nothing = torch.zeros(1, dtype=torch.int64)
+        self.parameters[key] = [self.fresh(n) if n > 1 else nothing[:n] for n in shape]
+        return Labels.of_dimensions(self.parameters[key], shape)
+
+    def fresh(self, count: int) -> Tensor:
+        """Return new unknowns."""
         self._count += count
         return torch.arange(self._count - count + 1, self._count + 1)
 
@@ -100,10 +105,15 @@ class System:
     def solve(self, mode: str) -> Solution:
         return self._solved(self._equations, mode)
 
-    def choices_without_effect(self, parameters: Iterable[Sequence[Tensor]], mode: str) -> int:
+    def choices(self, mode: str, fixed: Tensor) -> int:
+        """Count the choices that change weights, while some unknowns stay fixed."""
+        equations = [*self._equations, fixed.numpy()[:, None]]
+        return self._solved(equations, mode).free - self._choices_without_effect(equations, mode)
+
+    def _choices_without_effect(self, equations: list[np.ndarray], mode: str) -> int:
         """Count the choices that change no weight: constant along each dimension, with product 1."""
-        demanded = list(self._equations)
-        for own in parameters:
+        demanded = list(equations)
+        for own in self.parameters.values():
             vectors = [vector.numpy() for vector in own if len(vector) > 1]
             demanded += [np.stack([v[1:], -v[:-1]], axis=1) for v in vectors]
             if vectors:

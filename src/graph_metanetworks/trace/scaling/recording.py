@@ -11,12 +11,14 @@ from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
 import graph_metanetworks.trace.scaling.rules  # noqa: F401  (registers the rules)
-from graph_metanetworks.symmetry.scaling import Scaling, Units
+from graph_metanetworks.symmetry.scaling import Scaling
+from graph_metanetworks.symmetry.units import Phase, Units
 from graph_metanetworks.trace.record.tape import Escape, Operation, TensorRef, refs
 from graph_metanetworks.trace.scaling.labels import Labels, System
-from graph_metanetworks.trace.scaling.step import Step, find
+from graph_metanetworks.trace.scaling.shifts import SHIFT_RULES, Shifts
+from graph_metanetworks.trace.scaling.step import RULES, Rule, Step, find
 
-LARGEST_CONSTANT = 1_000_000  # elements; larger constants are not checked for zeros
+LARGEST_CONSTANT = 1_000_000  # elements; larger constants are not checked for equal values
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +29,7 @@ class Recording:
     parameters: Mapping[int, tuple[str, ...]]  # names of a parameter, by the key of its tensor
     shapes: Mapping[int, tuple[int, ...]]
     outputs: frozenset[int]
-    zeros: frozenset[int]  # constants that are zero everywhere
+    constants: Mapping[int, complex]  # the value of constants that are equal everywhere, by key
 
     @staticmethod
     def of(
@@ -44,11 +46,11 @@ class Recording:
         operations = list(operations)
         made = {ref.key for ref in inputs} | set(parameters)
         written = {ref.storage for operation in operations for ref in operation.writes}
-        zeros, light = set(), []
+        constants, light = {}, []
         for operation in operations:
             for ref in operation.inputs:
-                if ref.key not in made and ref.storage not in written and _is_zero(ref):
-                    zeros.add(ref.key)
+                if ref.key not in made and ref.storage not in written and _is_uniform(ref):
+                    constants[ref.key] = ref.value.reshape(-1)[0].item()
                 made.add(ref.key)
             made |= {ref.key for ref in refs(operation.outputs)}
             unseen = tuple(owned.get(id(operation.func), ()))
@@ -58,12 +60,36 @@ class Recording:
             {key: names for key, (_, names) in parameters.items()},
             {key: ref.shape for key, (ref, _) in parameters.items()},
             frozenset(ref.key for ref in outputs),
-            frozenset(zeros),
+            constants,
         )
 
     def scaling(self) -> Scaling:
-        """Return the scales and the signs that every operation passes on."""
-        return Scaling(*(_Reading(self, mode).units() for mode in ("scale", "sign")))
+        """Return the scales, signs and phases that every operation passes on."""
+        shifts = Shifts(self.constants)
+        _Reading(self, "shift", shifts, SHIFT_RULES).run()
+        biases = shifts.phases()
+        scales, signs = System(), System()
+        parities = signs.fresh(sum(len(bias.elements) for bias in biases))
+        _Reading(self, "scale", scales, RULES).run()
+        _Reading(self, "sign", signs, RULES, shifts.parities(biases, parities)).run()
+        return Scaling(
+            self._units(scales, "scale", parities[:0]),
+            self._units(signs, "sign", parities),
+            {
+                name: Phase(bias.elements.numpy(), parities[bias.unknowns].numpy(), bias.frequency.numpy())
+                for bias in biases
+                for name in self.parameters[bias.key]
+            },
+            frozenset(name for key in shifts.added for name in self.parameters[key]),
+        )
+
+    def _units(self, system: System, mode: str, parities: Tensor) -> Units:
+        unknowns = {
+            name: tuple(vector.numpy() for vector in own)
+            for key, own in system.parameters.items()
+            for name in self.parameters[key]
+        }
+        return Units(unknowns, system.solve(mode), system.choices(mode, fixed=parities))
 
     def __reduce__(self) -> tuple:
         return _Solved, (self.scaling(),)  # operations cannot be pickled; what they demand can
@@ -79,10 +105,10 @@ class _Solved:
         return self.found
 
 
-def _is_zero(ref: TensorRef) -> bool:
-    if not ref.has_value or ref.value.layout != torch.strided or ref.value.numel() > LARGEST_CONSTANT:
+def _is_uniform(ref: TensorRef) -> bool:
+    if not ref.has_value or ref.value.layout != torch.strided:
         return False
-    return not bool(ref.value.any())
+    return 0 < ref.value.numel() <= LARGEST_CONSTANT and bool((ref.value == ref.value.reshape(-1)[0]).all())
 
 
 def _without_tensors(operation: Operation) -> Operation:
@@ -102,28 +128,26 @@ def _without_tensors(operation: Operation) -> Operation:
 
 
 class _Reading:
-    """One pass over a recording, for scales or for signs."""
+    """One pass over a recording, for scales, for signs or for shifts."""
 
-    def __init__(self, recording: Recording, mode: str):
-        self.recording, self.mode = recording, mode
-        self.system = System()
+    def __init__(
+        self,
+        recording: Recording,
+        mode: str,
+        system: System | Shifts,
+        rules: Mapping[str, Rule],
+        parities: Mapping[int, Labels] | None = None,
+    ):
+        self.recording, self.mode, self.system, self.rules = recording, mode, system, rules
+        self.parities = parities or {}  # of what each sine reads, by the id of the operation
         self.values: dict[int, Labels] = {}
-        self.unknowns: dict[int, list[Tensor]] = {}  # of each dimension of a parameter
         self.memory: dict[int, set[int]] = {}  # tensors that share memory
 
-    def units(self) -> Units:
+    def run(self) -> None:
         for operation in self.recording.operations:
             self._read(operation)
         for key in self.recording.outputs:
             self.system.zero(self.values.get(key, Labels()))
-        names = self.recording.parameters
-        unknowns = {
-            name: tuple(vector.numpy() for vector in own)
-            for key, own in self.unknowns.items()
-            for name in names[key]
-        }
-        idle = self.system.choices_without_effect(self.unknowns.values(), self.mode)
-        return Units(unknowns, self.system.solve(self.mode), idle)
 
     def value(self, ref: TensorRef) -> Labels:
         if ref.key not in self.values:
@@ -133,16 +157,15 @@ class _Reading:
 
     def _first_seen(self, ref: TensorRef) -> Labels:
         if ref.key in self.recording.parameters:
-            shape = self.recording.shapes[ref.key]
-            self.unknowns[ref.key] = [self.system.unknowns(n) for n in shape]
-            return Labels.of_dimensions(self.unknowns[ref.key], shape)
-        return Labels(zero=ref.key in self.recording.zeros)
+            return self.system.parameter(ref.key, self.recording.shapes[ref.key])
+        return Labels(zero=self.recording.constants.get(ref.key) == 0)
 
     def _read(self, operation: Operation) -> None:
         given = [self.value(ref) for ref in operation.inputs]
         outs = refs(operation.outputs)
-        step = Step(operation, self.system, self.mode, self.value)
-        rule = find(operation)
+        parity = self.parities.get(id(operation), Labels())
+        step = Step(operation, self.system, self.mode, self.value, parity)
+        rule = find(operation, self.rules)
         results = rule(step) if rule else None
         if results is None:  # an operation without a rule reads and writes unscaled numbers
             for labels in given:
