@@ -185,7 +185,7 @@ class ParameterGraph:
 
     @cached_property
     def scaling(self) -> Scaling:
-        """Scales and signs of hidden units that leave the function unchanged; computed on first use."""
+        """Scales, signs and phases of units that leave the function unchanged; computed on first use."""
         if self.recording is None:
             raise TraceError("this graph was not traced from a network. Trace one to find its scales.")
         return self.recording.scaling()

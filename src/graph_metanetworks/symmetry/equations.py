@@ -75,8 +75,11 @@ def _matrix(representative: NDArray[np.int64], sums: dict[int, Terms]) -> csr_ar
 
 def _stacked(equations: list[Rows]) -> Rows:
     width = max((rows.shape[1] for rows in equations), default=1)
-    padded = [np.pad(rows, ((0, 0), (0, width - rows.shape[1]))) for rows in equations]
-    return np.concatenate(padded) if padded else np.zeros((0, width), dtype=np.int64)
+    stacked, start = np.zeros((sum(map(len, equations)), width), dtype=np.int64), 0
+    for rows in equations:
+        stacked[start : start + len(rows), : rows.shape[1]] = rows
+        start += len(rows)
+    return stacked
 
 
 def _reduced(rows: Rows, representative: NDArray[np.int64], modulo: int | None) -> Rows:

@@ -12,38 +12,16 @@ from math import pi
 
 import numpy as np
 import torch
-from scipy.sparse import csr_array
 from torch import Tensor
 
 from graph_metanetworks.symmetry.decisions import Grouping, Plan, Step, plan_scales, plan_signs
+from graph_metanetworks.symmetry.sparse_rows import TorchRows
 from graph_metanetworks.symmetry.units import Phase, Units
 
 DEAD = 1e-6  # norms below it decide no scale; sums below it, relative to the sum of sizes, decide no sign
 LARGEST_NORM = 5.0  # bound on the logarithms of norms that layers share
-FEW = 4  # entries per row up to which a matrix is applied by gathering
 
 Weights = Mapping[str, Tensor]  # [elements, networks, 1]
-
-
-class Rows:
-    """A sparse matrix that multiplies tensors from the left. [n, networks] -> [m, networks]"""
-
-    def __init__(self, matrix: csr_array) -> None:
-        counts = np.diff(matrix.indptr)
-        width = int(counts.max(initial=0))
-        self.dense = torch.from_numpy(matrix.toarray()) if width > FEW else None
-        index, factor = np.zeros((len(counts), width), dtype=np.int64), np.zeros((len(counts), width))
-        row = np.repeat(np.arange(len(counts)), counts)
-        place = np.arange(matrix.nnz) - np.repeat(matrix.indptr[:-1], counts)
-        index[row, place], factor[row, place] = matrix.indices, matrix.data
-        self.index, self.factor = torch.from_numpy(index), torch.from_numpy(factor)
-
-    def __matmul__(self, values: Tensor) -> Tensor:
-        if self.dense is not None:
-            return self.dense.to(values) @ values
-        index, factor = self.index.to(values.device), self.factor.to(values)
-        terms = [values[index[:, i]] * factor[:, i, None] for i in range(index.shape[1])]
-        return sum(terms[1:], terms[0]) if terms else values.new_zeros(len(index), values.shape[1])
 
 
 class CanonicalForm:
@@ -51,16 +29,16 @@ class CanonicalForm:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self._combine = [Rows(step.combine) for step in plan.steps]
+        self._combine = [TorchRows(step.combine) for step in plan.steps]
         self._rows = {
-            name: {dim: Rows(rows) for dim, own in enumerate(unknowns) if (rows := plan.matrix[own]).nnz}
+            name: {dim: TorchRows(rows) for dim, own in enumerate(unknowns) if (rows := plan.rows[own]).any()}
             for name, unknowns in plan.parameters.items()
         }
 
     def decided(self, weights: Weights) -> Tensor:
         """Return the unknowns that take the weights to their representative. [free, networks]"""
         like = next(iter(weights.values()))
-        free, networks = self.plan.matrix.shape[1], like.shape[1]
+        free, networks = self.plan.rows.columns, like.shape[1]
         unknowns = torch.zeros(free, networks, dtype=working_precision(like.dtype), device=like.device)
         for step, combine in zip(self.plan.steps, self._combine, strict=True):
             columns = torch.from_numpy(step.columns).to(like.device)
@@ -132,22 +110,25 @@ class CanonicalScales(CanonicalForm):
     def __init__(self, units: Units, added: frozenset[str]) -> None:
         super().__init__(plan_scales(units, added))
         none = len(self.plan.steps)
-        steps = np.full(self.plan.matrix.shape[1], none)
+        steps = np.full(self.plan.rows.columns, none)
         for number, step in enumerate(self.plan.steps):
             steps[step.columns] = number
         self._step_of = torch.from_numpy(steps)  # of each unknown
         self._sharing = [name for name in self.plan.names if name not in added]
         exponents = np.zeros((len(self._sharing), none))  # of a common factor for each step
         for row, name in enumerate(self._sharing):
-            mean = sum(self.plan.matrix[own].mean(axis=0) for own in self.plan.parameters[name])
-            exponents[row] = np.bincount(steps, mean, none + 1)[:none]
+            for own in self.plan.parameters[name]:
+                rows = self.plan.rows[own]
+                exponents[row] += np.bincount(
+                    steps[rows.column].ravel(), rows.factor.ravel() / len(own), none + 1
+                )[:none]
         self._share = torch.from_numpy(np.linalg.pinv(exponents))
 
     def factor(self, values: Tensor) -> Tensor:
         return values.exp()
 
     def values(self, step: Step, weights: Weights, unknowns: Tensor) -> Tensor:
-        total = unknowns.new_zeros(step.combine.shape[1], unknowns.shape[1])
+        total = unknowns.new_zeros(step.combine.columns, unknowns.shape[1])
         for grouping in step.groupings:
             squares = self.acted(grouping.parameter, weights, unknowns).square()
             target = torch.from_numpy(grouping.target).to(total.device)
@@ -180,7 +161,7 @@ class CanonicalSigns(CanonicalForm):
     def __init__(self, units: Units, phases: Mapping[str, Phase], added: frozenset[str]) -> None:
         super().__init__(plan_signs(units, phases, added))
         self._phases = phases
-        self._parity = {name: Rows(self.plan.matrix[phase.parity]) for name, phase in phases.items()}
+        self._parity = {name: TorchRows(self.plan.rows[phase.parity]) for name, phase in phases.items()}
 
     def factor(self, values: Tensor) -> Tensor:
         return 1 - 2 * (values % 2)
@@ -192,7 +173,7 @@ class CanonicalSigns(CanonicalForm):
     def values(self, step: Step, weights: Weights, unknowns: Tensor) -> Tensor:
         (grouping,) = step.groupings
         name = grouping.parameter
-        if step.phase:
+        if step.is_phase:
             return _turns(weights[name][..., 0].to(unknowns.dtype), self._phases[name]).round()
         value = self.acted(name, weights, unknowns)
         totals = group_totals(value, grouping)

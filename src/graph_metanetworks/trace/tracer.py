@@ -20,6 +20,7 @@ import graph_metanetworks.trace.interpret.rules  # noqa: F401  (registers the ru
 from graph_metanetworks.errors import TraceError, UnseenWeights, UnusedParameters
 from graph_metanetworks.graph.parameter_graph import ParameterGraph
 from graph_metanetworks.graph.parts import Parameter
+from graph_metanetworks.symmetry.group import Symmetry
 from graph_metanetworks.table import listed
 from graph_metanetworks.trace.finish.assemble import assemble
 from graph_metanetworks.trace.interpret.declare import is_declared
@@ -131,7 +132,7 @@ class Tracer:
             unseen=ignored & (state.foreign | read_entries(state.discrete, tape, live, outputs)),
             name=type(_original(model)).__name__,
         )
-        recording = _recorded(tape, live, state, _named_inputs(args, kwargs), outputs)
+        recording = _recorded(tape, live, state, _named_inputs(args, kwargs), outputs, graph.symmetry)
         return replace(graph, recording=recording), interpreter
 
     def _outputs(self, model: nn.Module, result: Any) -> list[Tensor]:
@@ -195,6 +196,7 @@ def _recorded(
     state: _NetworkState,
     inputs: list[tuple[str, Tensor]],
     outputs: list[Tensor],
+    symmetry: Symmetry,
 ) -> Recording:
     """Keep what is needed to find scaling symmetries later."""
     owner = {id(tensor): name for name, tensor in state.tensors.items()}
@@ -210,6 +212,7 @@ def _recorded(
         # that an integer entry is zero here says nothing about other networks
         [tape.ref(tensor) for tensor in (*(t for _, t in inputs), *state.discrete.values())],
         [tape.ref(tensor) for tensor in outputs],
+        symmetry,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -66,15 +66,18 @@ class Labels:
 class System:
     """The unknowns of one network, and what operations demand of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, nested: Collection[tuple[int, int]] = ()) -> None:
         self.parameters: dict[int, list[Tensor]] = {}  # unknowns of each dimension of a parameter, by key
+        self._nested = nested  # dimensions without unknowns, by key of the parameter
         self._count = 0
         self._equations: list[np.ndarray] = []
 
     def parameter(self, key: int, shape: Sequence[int]) -> Labels:
         """Return the labels of a parameter: new unknowns along each dimension of a size above 1."""
-        nothing = torch.zeros(1, dtype=torch.int64)
-        self.parameters[key] = [self.fresh(n) if n > 1 else nothing[:n] for n in shape]
+        own = self.parameters[key] = [torch.zeros(size, dtype=torch.int64) for size in shape]
+        for dim, size in enumerate(shape):
+            if size > 1 and (key, dim) not in self._nested:
+                own[dim] = self.fresh(size)
         return Labels.of_dimensions(self.parameters[key], shape)
 
     def fresh(self, count: int) -> Tensor:
@@ -105,14 +108,13 @@ class System:
     def solve(self, mode: str) -> Solution:
         return self._solved(self._equations, mode)
 
-    def choices(self, mode: str, fixed: Tensor) -> int:
-        """Count the choices that change weights, while some unknowns stay fixed."""
-        equations = [*self._equations, fixed.numpy()[:, None]]
-        return self._solved(equations, mode).free - self._choices_without_effect(equations, mode)
+    def choices_with_fixed(self, fixed: Tensor, mode: str) -> int:
+        """Count the choices that leave some unknowns as they are."""
+        return self._solved([*self._equations, fixed.numpy()[:, None]], mode).free
 
-    def _choices_without_effect(self, equations: list[np.ndarray], mode: str) -> int:
-        """Count the choices that change no weight: constant along each dimension, with product 1."""
-        demanded = list(equations)
+    def choices_without_effect(self, fixed: Tensor, mode: str) -> int:
+        """Count those that change no weight either: constant along each dimension, with product 1."""
+        demanded = [*self._equations, fixed.numpy()[:, None]]
         for own in self.parameters.values():
             vectors = [vector.numpy() for vector in own if len(vector) > 1]
             demanded += [np.stack([v[1:], -v[:-1]], axis=1) for v in vectors]

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
 import graph_metanetworks.trace.scaling.rules  # noqa: F401  (registers the rules)
+from graph_metanetworks.symmetry.group import Symmetry
 from graph_metanetworks.symmetry.scaling import Scaling
 from graph_metanetworks.symmetry.units import Phase, Units
 from graph_metanetworks.trace.record.tape import Escape, Operation, TensorRef, refs
@@ -29,6 +30,7 @@ class Recording:
     parameters: Mapping[int, tuple[str, ...]]  # names of a parameter, by the key of its tensor
     shapes: Mapping[int, tuple[int, ...]]
     outputs: frozenset[int]
+    symmetry: Symmetry
     constants: Mapping[int, complex]  # the value of constants that are equal everywhere, by key
 
     @staticmethod
@@ -38,6 +40,7 @@ class Recording:
         owned: Mapping[int, list[TensorRef]],
         inputs: Iterable[TensorRef],
         outputs: Iterable[TensorRef],
+        symmetry: Symmetry,
     ) -> Recording:
         """Drop the tensors.
 
@@ -60,6 +63,7 @@ class Recording:
             {key: names for key, (_, names) in parameters.items()},
             {key: ref.shape for key, (ref, _) in parameters.items()},
             frozenset(ref.key for ref in outputs),
+            symmetry,
             constants,
         )
 
@@ -68,7 +72,14 @@ class Recording:
         shifts = Shifts(self.constants)
         _Reading(self, "shift", shifts, SHIFT_RULES).run()
         biases = shifts.phases()
-        scales, signs = System(), System()
+        # units that are permuted on their own in each head or expert cannot share scales across them
+        nested = {
+            (key, dim)
+            for key, names in self.parameters.items()
+            for dim in range(len(self.shapes[key]))
+            if (names[0], dim) in self.symmetry.nested_dimensions
+        }
+        scales, signs = System(nested), System(nested)
         parities = signs.fresh(sum(len(bias.elements) for bias in biases))
         _Reading(self, "scale", scales, RULES).run()
         _Reading(self, "sign", signs, RULES, shifts.parities(biases, parities)).run()
@@ -89,7 +100,9 @@ class Recording:
             for key, own in system.parameters.items()
             for name in self.parameters[key]
         }
-        return Units(unknowns, system.solve(mode), system.choices(mode, fixed=parities))
+        solution = system.solve(mode)
+        free = system.choices_with_fixed(parities, mode) if len(parities) else solution.free
+        return Units(unknowns, solution, free - system.choices_without_effect(parities, mode))
 
     def __reduce__(self) -> tuple:
         return _Solved, (self.scaling(),)  # operations cannot be pickled; what they demand can
