@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graph_metanetworks.errors import StateDictMismatch
 from graph_metanetworks.symmetry.decisions import Grouping, Plan, Step, plan_scales, plan_signs
 from graph_metanetworks.symmetry.sparse_rows import TorchRows
 from graph_metanetworks.symmetry.units import Phase, Units
@@ -67,8 +68,13 @@ class CanonicalForm:
 
     def __call__(self, weights: Weights) -> dict[str, Tensor]:
         """Return the representative; parameters that nothing can change are returned as they are."""
-        if not self.plan.steps:
+        if not any(map(self.changes, weights)):
             return dict(weights)
+        if any(value.shape[2:] != (1,) for value in weights.values()):
+            raise StateDictMismatch(
+                "weights with several channels have no canonical form: gradients and momenta scale in other "
+                "ways than weights do. Collate one state dict per network."
+            )
         unknowns = self.decided(weights)
         return {
             name: self.result(name, weights, unknowns).reshape(value.shape).to(value.dtype)

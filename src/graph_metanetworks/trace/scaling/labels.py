@@ -42,7 +42,8 @@ class Labels:
         return Labels([label.expand(tuple(shape)) for label in self.tensors], self.zero)
 
     def inverse(self) -> Labels:
-        return Labels([-label for label in self.tensors], self.zero)
+        negative = [(-compact(label, pattern(label))).expand(label.shape) for label in self.tensors]
+        return Labels(negative, self.zero)
 
     def times(self, other: Labels) -> Labels:
         return Labels(self.tensors + other.tensors, self.zero or other.zero)
