@@ -117,3 +117,12 @@ def test_errors() -> None:
     with pytest.raises(gmn.StateDictMismatch, match="several channels"):
         Canonical()(batch)
     assert repr(Canonical("signs")) == "Canonical('signs')"
+
+
+@pytest.mark.parametrize("name", ["mlp-relu", "siren"])
+def test_as_an_option(name: str, tmp_path) -> None:
+    batch, model = copies(name), metanetwork(blocks="matrix-product", canonical="scales")
+    model.fit([batch])
+    assert spread(model(batch)) < 1e-9
+    again = gmn.GraphMetanetwork.from_pretrained(model.save_pretrained(tmp_path))
+    assert torch.equal(again(batch), model(batch))
