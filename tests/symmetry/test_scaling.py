@@ -183,14 +183,16 @@ class Frequency(nn.Module):
 
 
 class TwoBiases(nn.Module):
-    """A sine of a sum of two layers: the first bias alone has a phase."""
+    """A sine of a sum of two layers, of which the second may have another reader."""
 
-    def __init__(self) -> None:
+    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
+        self.function = function
         self.first, self.second, self.last = nn.Linear(2, 4), nn.Linear(2, 4), nn.Linear(4, 1)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.last(torch.sin(self.first(x) - 2 * self.second(x)))
+        second = self.second(x)
+        return self.last(torch.sin(self.first(x) - 2 * second) * self.function(second))
 
 
 def hand(function: Callable[[Tensor], Tensor]) -> nn.Module:
@@ -215,7 +217,8 @@ PHASES: dict[str, tuple[nn.Module, Tensor, int, int]] = {
     "sine of a square": (hand(lambda x: (x * x).sin()), X, 4, 0),
     "shifted by a number": (hand(lambda x: (x + 1).sin()), X, 0, 4),
     "summed": (hand(lambda x: (x - x.mean(-1, keepdim=True)).sin()), X, 0, 0),
-    "two biases": (TwoBiases(), X, 4, 4),
+    "two biases": (TwoBiases(torch.abs), X, 4, 4),
+    "two biases, one of another sine": (TwoBiases(torch.sin), X, 4, 4),
     "without bias": (of(nn.Linear(2, 4, bias=False), Sine(), nn.Linear(4, 1)), X, 4, 0),
     "one unit": (of(nn.Linear(2, 1), Sine(), nn.Linear(1, 1)), X, 0, 1),
     "sine of the output": (of(nn.Linear(2, 3), Sine()), X, 0, 3),

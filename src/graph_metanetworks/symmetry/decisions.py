@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import prod
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -245,15 +246,16 @@ class _Planner:
         """Return the matrix that solves `rows @ unknowns = values`: by least squares, or modulo 2."""
         if np.diff(rows.indptr).max(initial=0) <= 1:
             return csr_array((rows @ diags_array(1 / rows.power(2).sum(axis=0))).T)
-        if prod(rows.shape) > LARGEST_SYSTEM:
+        if prod(cast(tuple[int, int], rows.shape)) > LARGEST_SYSTEM:
             return None
-        return csr_array(_left_inverse_of_bits(rows) if self.modulo else np.linalg.pinv(rows.toarray()))
+        dense = rows.toarray()
+        return csr_array(_left_inverse_of_bits(dense) if self.modulo else np.linalg.pinv(dense))
 
 
-def _left_inverse_of_bits(rows: csr_array) -> NDArray[np.float64]:
+def _left_inverse_of_bits(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return a left inverse modulo 2 of a matrix of full column rank. [n, m] -> [m, n]"""
     count = rows.shape[1]
-    work = np.concatenate([rows.toarray() % 2, np.eye(rows.shape[0])], axis=1).astype(np.uint8)
+    work = np.concatenate([rows % 2, np.eye(len(rows))], axis=1).astype(np.uint8)
     for column in range(count):
         pivot = column + int(work[column:, column].argmax())
         work[[column, pivot]] = work[[pivot, column]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import torch
@@ -37,7 +38,7 @@ class SparseRows:
         row = np.repeat(np.arange(len(counts)), counts)
         place = np.arange(matrix.nnz) - np.repeat(matrix.indptr[:-1], counts)
         column[row, place], factor[row, place] = matrix.indices, matrix.data
-        return SparseRows(column, factor, matrix.shape[1])
+        return SparseRows(column, factor, cast(tuple[int, int], matrix.shape)[1])
 
     @staticmethod
     def product(factors: Sequence[SparseRows]) -> SparseRows:
