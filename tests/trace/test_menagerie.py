@@ -40,7 +40,11 @@ def automorphism(case: Traced) -> None:
     testing.assert_automorphism(case.graph, samples=1)  # numbers for weights: no two of them alike
 
 
-ORACLES = (operations_equivariant, covers, round_trip, function_kept, automorphism)
+def runs(case: Traced) -> None:
+    testing.assert_runs(case.graph, case.model, *case.args, tracer=case.tracer, **case.kwargs)
+
+
+ORACLES = (operations_equivariant, covers, round_trip, function_kept, automorphism, runs)
 
 
 @every_architecture
@@ -63,6 +67,7 @@ def test_a_copy_of_the_graph_is_as_good(name: str) -> None:
     assert_same_graph(case.graph, again)
     testing.assert_covers(again, case.model)
     testing.assert_round_trip(again, case.model)
+    runs(replace(case, graph=again))
 
 
 @one_of_each_family

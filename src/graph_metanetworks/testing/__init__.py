@@ -17,6 +17,7 @@ from graph_metanetworks.testing.automorphism import assert_automorphism
 from graph_metanetworks.testing.function import KeepDouble, assert_function_kept
 from graph_metanetworks.testing.metanetworks import assert_equivariant
 from graph_metanetworks.testing.operations import assert_operations_equivariant
+from graph_metanetworks.testing.replay import assert_runs
 from graph_metanetworks.testing.weights import assert_covers, assert_round_trip
 from graph_metanetworks.trace.tracer import Tracer
 
@@ -29,11 +30,15 @@ __all__ = [
     "assert_function_kept",
     "assert_operations_equivariant",
     "assert_round_trip",
+    "assert_runs",
 ]
 
 
 def assert_all(model: nn.Module, /, *args: Any, **kwargs: Any) -> ParameterGraph:
-    """Trace a network, check its graph against every oracle, and return the graph."""
+    """Trace a network, check its graph against every oracle, and return the graph.
+
+    `assert_runs` is left out if the graph says that it cannot run itself.
+    """
     tracer = Tracer()
     graph = tracer.trace(model, *args, **kwargs)
     assert_covers(graph, model)
@@ -41,4 +46,6 @@ def assert_all(model: nn.Module, /, *args: Any, **kwargs: Any) -> ParameterGraph
     assert_automorphism(graph, model)
     assert_function_kept(graph, model, *args, **kwargs)
     assert_operations_equivariant(model, *args, **kwargs)
+    if graph.recording is not None and not graph.recording.refusal:
+        assert_runs(graph, model, *args, **kwargs)
     return graph

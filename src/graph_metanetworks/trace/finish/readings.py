@@ -94,8 +94,15 @@ def _reading(shown: _Shown, groups: list[DraftGroup]) -> Reading:
     for group in groups:
         wanted |= (shown.nodes >= group.start) & (shown.nodes < group.start + group.size)
     rows = None if bool(wanted.all()) else wanted.nonzero().reshape(-1)
-    nodes = shown.nodes[wanted].clone()
+    nodes = _short(shown.nodes[wanted].clone())
     return Reading(shown.step, shown.ref.key, shown.dims, nodes, rows, _may_be_masked(shown.ref))
+
+
+def _short(nodes: Tensor) -> Tensor | range:
+    """Return consecutive numbers as a range."""
+    first, last = int(nodes[0]), int(nodes[-1])
+    consecutive = last - first + 1 == len(nodes) and bool((nodes.diff() == 1).all())
+    return range(first, last + 1) if consecutive else nodes
 
 
 def _may_be_masked(ref: TensorRef) -> bool:

@@ -28,7 +28,7 @@ class Reading:
     step: int
     key: int
     dims: tuple[int, ...]
-    nodes: Tensor
+    nodes: Tensor | range
     rows: Tensor | None = None  # None: all of them
     masked: bool = False  # entries may be infinite, or numbers that stand for infinity
 
@@ -88,8 +88,10 @@ class _Plan:
 
     def __init__(self, reading: Reading):
         self.reading = reading
-        self.nodes, self._places, self._counts = reading.nodes.unique(return_inverse=True, return_counts=True)
-        self._is_plain = reading.rows is None and torch.equal(self.nodes, reading.nodes)
+        shown = reading.nodes
+        shown = torch.tensor(shown, device="cpu") if isinstance(shown, range) else shown
+        self.nodes, self._places, self._counts = shown.unique(return_inverse=True, return_counts=True)
+        self._is_plain = reading.rows is None and torch.equal(self.nodes, shown)
 
     def statistics(self, tensor: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean and variance of each node over everything that shows it. [n], [n]"""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import isclose
 from typing import Any
 
 from torch import Tensor
@@ -12,6 +13,7 @@ from graph_metanetworks.errors import ReplayError
 from graph_metanetworks.trace.record.tape import Operation, refs
 from graph_metanetworks.trace.replay.refusal import place
 
+ROUNDING = 1e-5  # relative difference of numbers that count as equal
 OTHER_PATH = "Trace it with them, or let the module run: graph = graph.with_module(model)."
 
 
@@ -59,7 +61,8 @@ class Step:
             self._check_shape(results)
 
     def _check_seen(self, result: Any) -> None:
-        if result != self.seen:
+        is_rounded = isinstance(self.seen, float) and isclose(result, self.seen, rel_tol=ROUNDING)
+        if result != self.seen and not is_rounded:
             raise ReplayError(
                 f"{place(self.operation)} gives {result} to Python, but {self.seen} when the network was "
                 f"traced, so the network may do something else with these weights and inputs. {OTHER_PATH}"
