@@ -8,13 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
-from torch import nn
 
-import graph_metanetworks as gmn
-from graph_metanetworks.methods.method import as_metanetwork
-from graph_metanetworks.tasks.accuracy import METHODS, LabelledZoo
-from graph_metanetworks.training.job import Networks
 from support.processes import children, finish, members, run_python, started, wait_until
 
 COMMAND = "from graph_metanetworks.cli import main\n\nif __name__ == '__main__':\n    main()\n"
@@ -94,13 +88,3 @@ def test_a_batch_that_cannot_be_shared_is_refused_once(
     done = trained(command, zoo_folder, tmp_path / "run", "--devices", "2", "--batch-size", "7")
     assert done.returncode == 1 and done.stderr.count("multiple of 2") == 1
     assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize("method", [name for name, method in METHODS.items() if method.by_gradient])
-def test_every_parameter_has_a_gradient_whatever_the_batch(method: str, data: LabelledZoo) -> None:
-    """Processes wait for the gradients of all parameters."""
-    model = METHODS[method].make("small")
-    as_metanetwork(model).fit(Networks(data, data.usable.nonzero()[0], 8))
-    least = nn.Linear(2, 3)
-    model(gmn.collate([(gmn.trace(least, torch.zeros(1, 2)), least.state_dict())])).sum().backward()
-    assert [name for name, parameter in model.named_parameters() if parameter.grad is None] == []
