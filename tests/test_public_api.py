@@ -45,6 +45,7 @@ NAMES = [
 
 METANETWORKS = [
     "AttentionPooling",
+    "Canonical",
     "EachEdge",
     "EachNode",
     "EdgeEncoder",

@@ -99,7 +99,7 @@ def test_engines_agree(level, readout, messages):
     aggregation, two_way, global_feature = MESSAGES[messages]
     net = gmn.GraphMetanetwork(
         16,
-        3,
+        2,
         2 if readout != "edit" else 1,
         level=level,
         readout=readout,

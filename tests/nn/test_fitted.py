@@ -249,6 +249,37 @@ def test_editing_has_a_step_size_for_each_fitted_tensor(batch: gmn.Batch) -> Non
     assert not torch.equal(edited["2.bias"], before["2.bias"])
 
 
+def test_editing_steps_are_small_where_weights_are_small() -> None:
+    """An untrained editor is close to the identity in every tensor."""
+    torch.manual_seed(0)
+    model, graph = MODELS["gmn-edge-edit"](), gmn.trace(network(), torch.zeros(1, 3))
+    sizes = {"0.weight": 1e-4, "0.bias": 1.0, "2.weight": 1e-2, "2.bias": 1e-3}
+    batch = gmn.collate(
+        [(graph, {n: sizes[n] * torch.randn_like(x) for n, x in network().state_dict().items()})] * 6
+    )
+    before = graph.edge_values(_weights(batch))
+    for fit, close in ((False, False), (True, True)):
+        if fit:
+            model.fit([batch])
+        with torch.no_grad():
+            edited = batch.state_dicts(model(batch))[0]
+        given = graph.state_dict(before)
+        changes = [float((edited[n] - given[n]).abs().max()) / sizes[n] for n in sizes]
+        assert (max(changes) < 0.2) is close
+
+
+def test_editors_of_earlier_versions_load(batch: gmn.Batch) -> None:
+    """Their step sizes were absolute."""
+    model, fresh = fitted("gmn-edge-edit", batch), MODELS["gmn-edge-edit"]()
+    old = model.state_dict()
+    assert (old.pop("readout.deviation") != 1).any()
+    assert "readout.deviation" not in old
+    fresh.load_state_dict(old)
+    assert (fresh.readout.deviation == 1).all() and torch.equal(fresh.readout.gamma, model.readout.gamma)
+    model.readout.deviation.fill_(1)
+    assert_same(model, fresh, batch)
+
+
 def _weights(batch: gmn.Batch) -> dict[str, Tensor]:
     shapes = {parameter.name: parameter.shape for parameter in batch.graphs[0].parameters}
     return {name: x[:, 0, 0].reshape(shapes[name]) for name, x in batch.stacks[0].weights.items()}

@@ -32,7 +32,8 @@ def batch() -> gmn.Batch:
 slow = pytest.mark.slow
 SMALL, MIXED = ["mlp-relu"], ["mlp-relu", "cnn-2d-batch-norm"]  # each kind of block takes seconds to compile
 COMPILED = [
-    pytest.param("blocks", "aot_eager", SMALL, id="blocks"),
+    pytest.param("blocks", "eager", SMALL, id="blocks"),
+    pytest.param("blocks", "aot_eager", SMALL, marks=slow, id="blocks-aot"),
     pytest.param("blocks", "aot_eager", MIXED, marks=slow, id="blocks-mixed"),
     pytest.param("stream", "aot_eager", MIXED, marks=slow, id="stream-mixed"),
     pytest.param("edge_list", "eager", MIXED, marks=slow, id="edge_list-mixed"),

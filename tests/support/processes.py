@@ -70,8 +70,12 @@ def run_python(*arguments: str | Path, timeout: float = LIMIT) -> subprocess.Com
 
 
 def spawn(function: Callable[..., object], args: tuple, count: int, timeout: float = LIMIT) -> None:
-    """Call `function(rank, *args)` in `count` fresh processes, as `torch.multiprocessing.spawn` does."""
-    context = mp.spawn(function, args, nprocs=count, join=False)
+    """Call `function(rank, *args)` in `count` new processes, as `torch.multiprocessing.spawn` does.
+
+    They are forked from a server that has imported what takes seconds, and runs nothing.
+    """
+    mp.set_forkserver_preload(["torch._dynamo"])  # not our package: the server does not know where it is
+    context = mp.start_processes(function, args, nprocs=count, join=False, start_method="forkserver")
     assert context is not None
     limit = monotonic() + timeout
     try:

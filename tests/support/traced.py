@@ -20,6 +20,13 @@ every_architecture = pytest.mark.parametrize("name", BY_NAME)
 one_of_each_family = pytest.mark.parametrize("name", ONE_OF_EACH_FAMILY)
 
 
+def some_architectures(*further: str) -> pytest.MarkDecorator:
+    """One architecture of each family, and further ones; the rest of the menagerie is slow."""
+    chosen = {*ONE_OF_EACH_FAMILY, *further}
+    marks = {name: () if name in chosen else pytest.mark.slow for name in BY_NAME}
+    return pytest.mark.parametrize("name", [pytest.param(name, marks=mark) for name, mark in marks.items()])
+
+
 @dataclass(frozen=True, eq=False)
 class Traced:
     """A network of the menagerie with its example input and its graph."""

@@ -58,7 +58,9 @@ COUNTS: dict[str, list[Axis]] = {
     "mlp-group-norm": of(3, each(3, 4), 3, each(3, 3)),
     "mlp-many-activations": of(*[4] * 23),
     "mlp-deep-mixed-activations": of(12, 8, 10, 9, 7),
-    "siren": of(12, 10),
+    **under("siren siren-without-bias", of(12, 10)),
+    "siren-cosine": of(12, 9),  # the residual stream is one axis
+    "fourier-features-with-phases": of(7, 11),
     "nerf": of(12, 12, 12, 11, 10, 8),
     "fourier-features": of(7, 11),  # the frequencies are stored, so sine and cosine move together
     "multiplicative-filter-network": of(9, 9, 9),

@@ -1,4 +1,4 @@
-"""Scales and signs: the function is kept, they are all there, and operations that break them have none."""
+"""Scales, signs and phases: the function is kept, all are found, and operations that break them have none."""
 
 import copy
 import pickle
@@ -86,6 +86,11 @@ class HandWritten(nn.Module):
         return self.last(self.function(self.first(x)))
 
 
+class Sine(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.sin(x)
+
+
 X = torch.randn(3, 2)
 IMAGE = torch.randn(2, 3, 6, 6)
 COUNTS: dict[str, tuple[nn.Module, Tensor, int, int]] = {
@@ -166,6 +171,87 @@ def test_the_number_by_hand(name: str) -> None:
     assert kept(graph, model, (x,), {}) < 1e-9
 
 
+class Frequency(nn.Module):
+    """Sines whose frequency is a tensor: an attribute, a parameter, or a buffer."""
+
+    def __init__(self, frequency: nn.Parameter | Tensor) -> None:
+        super().__init__()
+        self.first, self.last, self.frequency = nn.Linear(2, 4), nn.Linear(4, 1), frequency
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(torch.sin(self.frequency * self.first(x)))
+
+
+class TwoBiases(nn.Module):
+    """A sine of a sum of two layers, of which the second may have another reader."""
+
+    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.function = function
+        self.first, self.second, self.last = nn.Linear(2, 4), nn.Linear(2, 4), nn.Linear(4, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        second = self.second(x)
+        return self.last(torch.sin(self.first(x) - 2 * second) * self.function(second))
+
+
+def hand(function: Callable[[Tensor], Tensor]) -> nn.Module:
+    return HandWritten(function)
+
+
+PHASES: dict[str, tuple[nn.Module, Tensor, int, int]] = {
+    # network, input, signs, phases
+    "sine": (hand(torch.sin), X, 4, 4),
+    "cosine": (hand(torch.cos), X, 4, 4),
+    "frequency": (hand(lambda x: torch.sin(30 * x)), X, 4, 4),
+    "frequencies": (hand(lambda x: torch.sin(torch.cat([x[:, :2], 3 * x[:, 2:]], dim=-1) / 2)), X, 4, 4),
+    "frequency in a tensor": (Frequency(torch.tensor(5.0)), X, 4, 4),
+    "learned frequency": (Frequency(nn.Parameter(torch.tensor(5.0))), X, 4, 0),
+    "in place": (hand(lambda x: x.mul_(3).sin_()), X, 4, 4),
+    "half of the units": (hand(lambda x: torch.cat([x[:, :2].sin(), x[:, 2:].tanh()], dim=-1)), X, 4, 2),
+    "sine and cosine": (hand(lambda x: x.sin() * x.cos()), X, 4, 4),
+    "sine and sine of the double": (hand(lambda x: x.sin() + (2 * x).sin()), X, 4, 0),
+    "snake": (hand(lambda x: x + x.sin() ** 2), X, 0, 0),
+    "another reader": (hand(lambda x: x.sin() * x.tanh()), X, 4, 0),
+    "sign is lost": (hand(lambda x: torch.sigmoid(x.sin())), X, 0, 4),
+    "sine of a square": (hand(lambda x: (x * x).sin()), X, 4, 0),
+    "shifted by a number": (hand(lambda x: (x + 1).sin()), X, 0, 4),
+    "summed": (hand(lambda x: (x - x.mean(-1, keepdim=True)).sin()), X, 0, 0),
+    "two biases": (TwoBiases(torch.abs), X, 4, 4),
+    "two biases, one of another sine": (TwoBiases(torch.sin), X, 4, 4),
+    "without bias": (of(nn.Linear(2, 4, bias=False), Sine(), nn.Linear(4, 1)), X, 4, 0),
+    "one unit": (of(nn.Linear(2, 1), Sine(), nn.Linear(1, 1)), X, 0, 1),
+    "sine of the output": (of(nn.Linear(2, 3), Sine()), X, 0, 3),
+    "convolution": (of(nn.Conv2d(3, 4, 3), Sine(), nn.AvgPool2d(2), nn.Conv2d(4, 1, 1)), IMAGE, 4, 4),
+    "maximum": (of(nn.Conv2d(3, 4, 3), Sine(), nn.MaxPool2d(2), nn.Conv2d(4, 1, 1)), IMAGE, 0, 4),
+    "layer norm": (of(nn.Linear(2, 4), nn.LayerNorm(4), Sine(), nn.Linear(4, 1)), X, 4, 4),
+    "batch norm": (of(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), Sine(), nn.Conv2d(4, 1, 1)), IMAGE, 4, 4),
+    "before a norm": (of(nn.Linear(2, 4), nn.LayerNorm(4, bias=False), Sine(), nn.Linear(4, 1)), X, 4, 0),
+}
+
+
+@pytest.mark.parametrize("name", PHASES)
+def test_the_number_of_phases_by_hand(name: str) -> None:
+    model, x, signs, phases = PHASES[name]
+    graph = gmn.trace(model, x)
+    assert (graph.scaling.num_signs, graph.scaling.num_phases) == (signs, phases)
+    assert kept(graph, model, (x,), {}) < 1e-9
+
+
+def test_wrong_phases_are_seen() -> None:
+    """A bias moves by a half period, and the next layer must know."""
+    model, x, *_ = PHASES["frequency"]
+    double, args, kwargs = in_double(model, (x,), {})
+    weights = {name: value.clone() for name, value in double.state_dict().items()}
+    rescaled = gmn.trace(model, x).scaling.sample(torch.Generator().manual_seed(1)).apply(weights)
+    moved = (rescaled["first.bias"].abs() - weights["first.bias"].abs()).abs()
+    assert (moved > 0.1).any()
+    expected = outputs(double, weights, args, kwargs)
+    for name in ("first.bias", "last.weight"):
+        torn = rescaled | {name: weights[name]}
+        assert difference(expected, outputs(double, torn, args, kwargs)) > 1e-3
+
+
 def test_wrong_scales_are_seen() -> None:
     """The oracle can fail: a tensor left behind changes the output."""
     case = traced("mlp-relu")
@@ -191,6 +277,16 @@ def test_samples() -> None:
         first.apply({})
 
 
+def test_phases_can_be_undone() -> None:
+    case = traced("siren")
+    weights = {name: value.double() for name, value in case.model.state_dict().items()}
+    sample = case.graph.scaling.sample(torch.Generator().manual_seed(0))
+    there = sample.apply(weights)
+    back = sample.inverse().apply(there)
+    assert not torch.allclose(there["hidden.0.bias"].abs(), weights["hidden.0.bias"].abs())
+    assert all(torch.allclose(back[name], weights[name], atol=1e-12) for name in weights)
+
+
 def test_tied_weights_are_scaled_alike() -> None:
     case = traced("language-model-tied-embedding")
     rescaled = case.graph.scaling.sample().apply(case.model.state_dict())
@@ -203,12 +299,16 @@ def test_the_explanation() -> None:
     assert text.startswith("21 positive scales and 0 signs")
     assert "0.weight (0): scales" in text and "4.weight (0)" not in text
     assert traced("mlp-gelu").graph.scaling.explain() == "No unit may be scaled or change sign."
+    text = traced("siren").graph.scaling.explain()
+    assert text.startswith("0 positive scales, 22 signs and 22 phases of units may be chosen:")
+    assert "hidden.1.bias (0): signs and phases" in text
 
 
 @pytest.mark.parametrize("again", [copy.deepcopy, lambda graph: pickle.loads(pickle.dumps(graph))])
 def test_copies_of_a_graph_keep_their_scales(again: Callable) -> None:
     graph = again(gmn.trace(mlp(2, 4, 1, activation=nn.ReLU), X))
     assert graph.scaling.num_scales == 4
+    assert again(gmn.trace(hand(torch.sin), X)).scaling.num_phases == 4
 
 
 def test_a_recording_holds_no_tensors() -> None:

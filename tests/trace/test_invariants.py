@@ -101,7 +101,7 @@ def test_depth_is_the_longest_path(name: str) -> None:
 # ------------------------------------------------------------------ the model is left as found
 
 
-@one_of_each_family  # the others on the meta device; and `traced` leaves every model as found
+@one_of_each_family  # test_meta.py has more; and `traced` leaves every model as found
 def test_the_model_is_left_as_found(name: str) -> None:
     """Frozen and in training mode it gives the same graph, and stays so."""
     architecture, case = BY_NAME[name], traced(name)

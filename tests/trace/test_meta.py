@@ -8,11 +8,11 @@ from torch.utils._pytree import tree_map_only
 
 import graph_metanetworks as gmn
 from support.fingerprint import left_as_found
-from support.traced import BY_NAME, traced
+from support.traced import BY_NAME, some_architectures, traced
 
 READS_VALUES = {"hf-mixtral", "hf-gpt-oss"}  # which expert takes which token is a question of values
 
-# one of every kind of construction; the whole menagerie runs on the meta device
+# one of every kind of construction
 FAKE = (
     "mlp-relu",
     "mlp-batch-norm",
@@ -83,9 +83,11 @@ def same_structure(first: gmn.ParameterGraph, second: gmn.ParameterGraph, name: 
         assert first.edge_kinds == second.edge_kinds
 
 
-@pytest.mark.parametrize("name", [name for name in BY_NAME if name not in READS_VALUES])
+@some_architectures(*FAKE)
 def test_meta_device(name: str) -> None:
     """Frozen and in training mode at that, which should make no difference either."""
+    if name in READS_VALUES:
+        pytest.skip("it says so, as the last test shows")
     case = traced(name)
     with torch.device("meta"):
         model = BY_NAME[name].build().train().requires_grad_(False)
@@ -102,6 +104,7 @@ def test_meta_device(name: str) -> None:
         graph.run(case.model.state_dict(), *case.args, **case.kwargs)
 
 
+@pytest.mark.slow  # the next test has fake weights, too
 @pytest.mark.parametrize("name", FAKE)
 def test_fake_weights(name: str) -> None:
     case = traced(name)

@@ -185,8 +185,8 @@ class ParameterGraph:
 
     @cached_property
     def scaling(self) -> Scaling:
-        """Scales and signs of hidden units that leave the function unchanged; computed on first use."""
-        return self._recorded().scaling()
+        """Scales, signs and phases of units that leave the function unchanged; computed on first use."""
+        return self._recorded().scaling(self.symmetry)
 
     # -------------------------------------------------------------- running the network
 

@@ -1,5 +1,6 @@
 """Metanetworks: graph networks on parameter graphs."""
 
+from graph_metanetworks.nn.canonical import Canonical
 from graph_metanetworks.nn.encoders import EdgeEncoder, NodeEncoder
 from graph_metanetworks.nn.grit import Grit, GritBlock
 from graph_metanetworks.nn.group_readout import MeanByGroup
@@ -28,6 +29,7 @@ from graph_metanetworks.nn.vocabulary import UnknownKind, Vocabulary
 
 __all__ = [
     "AttentionPooling",
+    "Canonical",
     "EachEdge",
     "EachNode",
     "EdgeEncoder",

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from graph_metanetworks.graph.batch import Batch, require_batch
 from graph_metanetworks.nn import pretrained
+from graph_metanetworks.nn.canonical import Canonical
 from graph_metanetworks.nn.encoders import EdgeEncoder, NodeEncoder
 from graph_metanetworks.nn.execution import BLOCKS, in_batch_order, run_panels, run_products, streaming
 from graph_metanetworks.nn.grit import Grit
@@ -35,6 +36,7 @@ from graph_metanetworks.nn.state import Links, State, node_network
 from graph_metanetworks.nn.tensor_readout import MeanByTensor
 from graph_metanetworks.nn.unary import UnaryEncoder
 from graph_metanetworks.nn.vocabulary import Vocabulary
+from graph_metanetworks.symmetry.scaling import CanonicalKind
 
 BlockName = Literal["message-passing", "matrix-product"]
 Engine = Literal["blocks", "stream", "edge_list"]
@@ -100,6 +102,8 @@ class GraphMetanetwork(nn.Module):
             of your own modules `(State, Links) -> State`.
         probes: inputs to run through the networks, such as `gmn.nn.Probes(32, (3, 32, 32))`. Activations are
             features of nodes; all nodes and the readout "groups" know the outputs. Needs forward passes.
+        canonical: bring networks to canonical form first: "scales" (and signs and phases of units) or "signs"
+            (and phases). Results then do not depend on these choices; those per edge are for that form.
         node_encoder, edge_encoder: your own encoders.
         vocabulary: the kinds that have embeddings.
         engine: "blocks", "stream" (read the weights again in each block, with memory for nodes only) or
@@ -123,6 +127,7 @@ class GraphMetanetwork(nn.Module):
         global_feature: bool = False,
         blocks: Sequence[nn.Module] | Grit | BlockName = "message-passing",
         probes: Probes | None = None,
+        canonical: CanonicalKind | None = None,
         node_encoder: nn.Module | None = None,
         edge_encoder: EdgeEncoder | None = None,
         vocabulary: Vocabulary | None = None,
@@ -148,6 +153,7 @@ class GraphMetanetwork(nn.Module):
             )
         if self.readout.reads_edges and multiplies:
             self.edge_pass = UpdatesEdges(hidden, inner or 2 * hidden, gain=1.0)
+        self.canonical = None if canonical is None else Canonical(canonical)
         self.probes = probes
         if probes is not None:
             self.signals = nn.Linear(2 * probes.count, hidden, bias=False)
@@ -181,6 +187,8 @@ class GraphMetanetwork(nn.Module):
         require_batch(batch)
         engine = self.engine if engine is None else _checked_engine(engine)
         self._check(batch, engine)
+        if self.canonical is not None:
+            batch = self.canonical(batch)
         if options and engine != "stream":
             raise TypeError(f"{', '.join(options)}: only engine='stream' takes options, not {engine!r}")
         if engine == "edge_list" or not self.runs_on_panels:
@@ -198,6 +206,8 @@ class GraphMetanetwork(nn.Module):
         dict, which loads into a fresh metanetwork.
         """
         batches = list(batches) if isinstance(batches, Iterator) else batches
+        if self.canonical is not None:
+            batches = [self.canonical(batch) for batch in batches]
         for part in (self.unary, self.matrices, self.edge_encoder):
             if part is not None:
                 part.fit(batches)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
@@ -191,9 +191,11 @@ class EachEdge(Readout):
 
 
 class Edit(Fitted, EachEdge):
-    r"""New weights :math:`\theta + \gamma f(\theta)`, with :math:`\gamma` learned per tensor, initially 0.01.
+    r"""New weights :math:`\theta + \gamma \sigma f(\theta)`, with a step size :math:`\gamma` per tensor.
 
-    Each of `tensors`, and each tensor that `fit` finds, has its own step size; others share one per kind.
+    The step size is learned and starts at 0.01. The deviation :math:`\sigma` of the tensor's weights in the
+    training zoo, 1 before `fit`, keeps the first steps small where weights are small. Each of `tensors`, and
+    each tensor that `fit` finds, has its own step size; others share one per kind.
     """
 
     def __init__(
@@ -209,18 +211,30 @@ class Edit(Fitted, EachEdge):
         self.vocabulary = vocabulary or Vocabulary()
         self.start = start
         self.set_fitted_names(tensors)
+        self.register_load_state_dict_pre_hook(_add_deviation)
 
     def make_tables(self) -> None:
-        rows = len(self.vocabulary.edge_kinds) + len(self.fitted_names)
-        self.gamma = refilled(getattr(self, "gamma", None), self.norm.weight.new_full((rows,), self.start))
+        rows, like = len(self.vocabulary.edge_kinds) + len(self.fitted_names), self.norm.weight
+        self.gamma = refilled(getattr(self, "gamma", None), like.new_full((rows,), self.start))
+        self.deviation = nn.Buffer(like.new_ones(rows, self.head.out_features))
 
     def fit(self, batches: Iterable[Batch], network: GraphMetanetwork) -> None:
-        """Make a step size for each tensor of the training zoo; all are reset."""
+        """Make a step size for each tensor of the training zoo, in units of its deviation; all are reset."""
         self.set_fitted_names(dict.fromkeys([*self.fitted_names, *network.tensor_names]))
+        if network.edge_encoder is None:
+            return
+        kinds, found = len(self.vocabulary.edge_kinds), network.edge_encoder.deviation
+        rows = [*range(kinds), *(kinds + self.fitted_names.index(name) for name in network.tensor_names)]
+        self.deviation[rows] = found[:, : self.deviation.shape[1]].to(self.deviation)
 
     def finish(self, result: Tensor, panel: Panel, batch: Batch) -> Tensor:
         kinds = panel.kinds(self.vocabulary, batch)
         rows = tensor_rows(self.fitted_names, panel.blocks(batch), kinds, len(self.vocabulary.edge_kinds))
-        gamma = self.gamma[torch.tensor(rows, device=result.device)][panel.use]
+        step = (self.gamma[:, None] * self.deviation)[torch.tensor(rows, device=result.device)][panel.use]
         weights = panel.values[..., : result.shape[-1]]  # further channels, such as gradients, are not edited
-        return torch.addcmul(weights.to(result.dtype), gamma[..., None], result)
+        return torch.addcmul(weights.to(result.dtype), step, result)
+
+
+def _add_deviation(module: Edit, state_dict: dict[str, Tensor], prefix: str, *_: Any) -> None:
+    """Add what earlier versions did not save: their step sizes were absolute."""
+    state_dict.setdefault(prefix + "deviation", torch.ones_like(module.deviation))

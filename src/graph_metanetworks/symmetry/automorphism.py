@@ -12,7 +12,7 @@ from torch import Tensor
 
 from graph_metanetworks.errors import StateDictMismatch
 from graph_metanetworks.symmetry.action import Tables, images
-from graph_metanetworks.symmetry.axes import Dim, is_pinned, ordered_parents, size
+from graph_metanetworks.symmetry.axes import Axis, Dim, is_pinned, leaves, ordered_parents, size
 from graph_metanetworks.symmetry.edges import edge_permutation
 
 if TYPE_CHECKING:
@@ -173,7 +173,15 @@ class Automorphism:
 
     def images(self, dims: Sequence[Dim]) -> list[Tensor]:
         """Return, for each dimension, the image of each index, broadcastable to the tensor's shape."""
-        return images(self.tables, dims)
+        axes = tuple(tuple(leaves(dim)) for dim in dims)
+        if axes not in self._images:
+            self._images[axes] = images(self.tables, [list(dim) for dim in axes])
+        return self._images[axes]
+
+    @cached_property
+    def _images(self) -> dict[tuple[tuple[Axis, ...], ...], list[Tensor]]:
+        """Images found so far, by axes: many tensors share them, and one element may move many networks."""
+        return {}
 
 
 def _moved(values: Tensor, permutation: Tensor, what: str) -> Tensor:

@@ -6,6 +6,7 @@ numbers (their logarithms are added); signs are solved modulo 2, where x and -x 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import cast
 
@@ -74,8 +75,11 @@ def _matrix(representative: NDArray[np.int64], sums: dict[int, Terms]) -> csr_ar
 
 def _stacked(equations: list[Rows]) -> Rows:
     width = max((rows.shape[1] for rows in equations), default=1)
-    padded = [np.pad(rows, ((0, 0), (0, width - rows.shape[1]))) for rows in equations]
-    return np.concatenate(padded) if padded else np.zeros((0, width), dtype=np.int64)
+    stacked, start = np.zeros((sum(map(len, equations)), width), dtype=np.int64), 0
+    for rows in equations:
+        stacked[start : start + len(rows), : rows.shape[1]] = rows
+        start += len(rows)
+    return stacked
 
 
 def _reduced(rows: Rows, representative: NDArray[np.int64], modulo: int | None) -> Rows:
@@ -124,10 +128,18 @@ def _node(signed: NDArray[np.int64], count: int) -> NDArray[np.int64]:
 
 
 def _eliminated(rows: Rows, modulo: int | None) -> dict[int, Terms]:
-    """Express unknowns as sums of others by Gaussian elimination."""
+    return eliminate((_counted(row, modulo) for row in rows.tolist()), modulo)
+
+
+def eliminate(rows: Iterable[Terms], modulo: int | None = None) -> dict[int, Terms]:
+    """Express unknowns as sums of others by Gaussian elimination, such that every row is zero.
+
+    >>> eliminate([{1: 1.0, 2: 1.0}, {1: 1.0, 3: -2.0}])                # x1 + x2 = 0, x1 = 2 x3
+    {2: {1: -1.0}, 3: {1: 0.5}}
+    """
     pivots: dict[int, Terms] = {}
-    for row in rows.tolist():
-        terms = _substituted(_counted(row, modulo), pivots, modulo)
+    for row in rows:
+        terms = _substituted(row, pivots, modulo)
         if not terms:
             continue
         pivot = max(terms)  # the newest: usually a weight that compensates what was scaled before it

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from graph_metanetworks.symmetry.action import images
 from graph_metanetworks.symmetry.automorphism import Automorphism
 from graph_metanetworks.symmetry.axes import Axis, Dim, ordered_parents, parents, variables
 from graph_metanetworks.symmetry.edges import is_automorphism
@@ -61,6 +62,17 @@ class Symmetry:
     def fixed(self) -> tuple[Fixed, ...]:
         """What is not permuted, and why."""
         return fixed_axes(self)
+
+    @cached_property
+    def nested_dimensions(self) -> frozenset[tuple[str, int]]:
+        """Dimensions of parameters that are permuted differently for each index along another dimension."""
+        tables = self.identity().tables
+        return frozenset(
+            (name, dim)
+            for name, dims in self.parameters.items()
+            for dim, image in enumerate(images(tables, dims))
+            if any(length > 1 for other, length in enumerate(image.shape) if other != dim)
+        )
 
     @property
     def log_order(self) -> float:

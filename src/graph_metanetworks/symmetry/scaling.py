@@ -1,9 +1,12 @@
-"""Scales and signs of hidden units that leave the function unchanged: symmetries beyond permutations."""
+"""Scales, signs and phases of hidden units that leave the function unchanged: beyond permutations."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
+from math import pi
+from typing import Literal
 
 import numpy as np
 import torch
@@ -11,27 +14,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graph_metanetworks.errors import StateDictMismatch
-from graph_metanetworks.symmetry.equations import Solution
+from graph_metanetworks.symmetry.representative import CanonicalScales, CanonicalSigns
+from graph_metanetworks.symmetry.units import Phase, Units
 
-Unknowns = tuple[NDArray[np.int64], ...]  # of each dimension, one for each index; 0 where nothing is scaled
-
-
-@dataclass(frozen=True, eq=False)
-class Units:
-    """The unknown scales along each dimension of each parameter, and the equations between them, solved."""
-
-    parameters: Mapping[str, Unknowns]
-    solution: Solution
-    idle: int  # choices that cancel: a scale along one dimension, its inverse along another
-
-    @property
-    def count(self) -> int:
-        """How many may be chosen freely, not counting choices that change no weight."""
-        return self.solution.free - self.idle
-
-    def along(self, name: str, dimension: int) -> bool:
-        """Return whether anything varies along a dimension of a parameter."""
-        return self.solution.matrix[self.parameters[name][dimension]].nnz > 0
+CanonicalKind = Literal["scales", "signs"]
+CANONICAL_KINDS = ("scales", "signs")
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,18 +26,24 @@ class Scaling:
     """Per hidden unit: positive scales where functions are homogeneous (ReLU), signs where odd (tanh).
 
     A scaled unit must be read linearly: the weights that read it take the inverse. Units whose scale some
-    operation does not pass on (a norm, a softmax, a GELU) have none.
+    operation does not pass on (a norm, a softmax, a GELU) have none. The bias of a sine unit has a phase: it
+    can move by multiples of pi over the frequency, if odd ones are compensated by signs.
 
     >>> import torch, graph_metanetworks as gmn
     >>> model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU(), torch.nn.Linear(3, 1))
     >>> graph = gmn.trace(model, torch.randn(1, 2))
     >>> graph.scaling
-    Scaling(scales=3, signs=0)
+    Scaling(scales=3, signs=0, phases=0)
     >>> rescaled = graph.scaling.sample(torch.Generator().manual_seed(0)).apply(model.state_dict())
+    >>> ours, theirs = graph.scaling.canonical(model.state_dict()), graph.scaling.canonical(rescaled)
+    >>> all(torch.allclose(ours[name], theirs[name]) for name in ours)
+    True
     """
 
     scaled: Units
     signed: Units
+    phases: Mapping[str, Phase] = field(default_factory=dict)  # by the name of the bias
+    added: frozenset[str] = frozenset()  # vectors that are added, such as biases
 
     @property
     def num_scales(self) -> int:
@@ -62,62 +55,138 @@ class Scaling:
         """How many signs may be chosen."""
         return self.signed.count
 
+    @property
+    def num_phases(self) -> int:
+        """How many biases of sine units may move: each by multiples of its period, most by half of it."""
+        distinct = {tuple(phase.parity.tolist()): len(phase.parity) for phase in self.phases.values()}
+        return sum(distinct.values())
+
     def sample(self, generator: torch.Generator | None = None, *, spread: float = 0.5) -> Rescaling:
-        """Draw random scales, whose logarithms have standard deviation `spread`, and random signs."""
+        """Draw random scales, whose logarithms have standard deviation `spread`, random signs and phases."""
         options = {"generator": generator, "dtype": torch.float64, "device": "cpu"}
         logarithms = spread * torch.randn(self.scaled.solution.free, **options)
         signs = torch.rand(self.signed.solution.free, **options) < 0.5
         scale = np.exp(self.scaled.solution.values(logarithms.numpy()))
-        sign = 1 - 2 * self.signed.solution.values(signs.double().numpy())
+        odd = self.signed.solution.values(signs.double().numpy())
+        periods = torch.rand(len(odd), **options).numpy() < 0.5
         names = self.scaled.parameters.keys() | self.signed.parameters.keys()
         return Rescaling(
-            {n: _laid_out(self.scaled, n, scale) * _laid_out(self.signed, n, sign) for n in names}
+            {n: _laid_out(self.scaled, n, scale) * _laid_out(self.signed, n, 1 - 2 * odd) for n in names},
+            {n: self._shift(n, odd - 2 * periods) for n in self.phases},
         )
 
+    def _shift(self, name: str, turns: NDArray[np.float64]) -> Tensor:
+        """Return what to add to a bias for the given multiples of half periods."""
+        phase, shape = self.phases[name], [len(own) for own in self.signed.parameters[name]]
+        shift = torch.zeros(shape, dtype=torch.float64)
+        shift.view(-1)[torch.from_numpy(phase.elements)] = torch.from_numpy(
+            turns[phase.parity] * pi / phase.frequency
+        )
+        return shift
+
+    # -------------------------------------------------------------- canonical form
+
+    @cached_property
+    def canonical_scales(self) -> CanonicalScales:
+        """Takes stacked weights to canonical scales; planned on first use."""
+        return CanonicalScales(self.scaled, self.added)
+
+    @cached_property
+    def canonical_signs(self) -> CanonicalSigns:
+        """Takes stacked weights to canonical signs and phases; planned on first use."""
+        return CanonicalSigns(self.signed, self.phases, self.added)
+
+    def canonical(
+        self, state_dict: Mapping[str, Tensor], *, kind: CanonicalKind = "scales"
+    ) -> dict[str, Tensor]:
+        """Return one representative of all rescaled copies of a network, which computes the same function.
+
+        It commutes with permutations, and gradients flow through it. Units whose weights are near zero stay
+        as they are. `kind="signs"` leaves positive scales alone.
+        """
+        self._check(state_dict)
+        known = self.scaled.parameters.keys() & state_dict.keys()
+        stacks = {name: state_dict[name].reshape(-1, 1, 1) for name in state_dict if name in known}
+        found = self.canonical_stack(stacks, kind=kind)
+        return {
+            name: found[name].reshape(value.shape) if found.get(name) is not stacks.get(name) else value
+            for name, value in state_dict.items()
+        }
+
+    def canonical_stack(
+        self, weights: Mapping[str, Tensor], *, kind: CanonicalKind = "scales"
+    ) -> dict[str, Tensor]:
+        """Return the representatives of stacked networks, `[elements, networks, 1]` by name."""
+        if kind not in CANONICAL_KINDS:
+            raise ValueError(f"kind={kind!r} is none of {', '.join(CANONICAL_KINDS)}")
+        return self.canonical_signs(self.canonical_scales(weights) if kind == "scales" else weights)
+
+    def _check(self, state_dict: Mapping[str, Tensor]) -> None:
+        needed = {*self.canonical_scales.plan.names, *self.canonical_signs.plan.names, *self.phases}
+        missing = sorted(needed - state_dict.keys())
+        if missing:
+            raise StateDictMismatch(_missing(missing[0]))
+
+    # -------------------------------------------------------------- for people
+
     def explain(self) -> str:
-        """Return how many units may be scaled or change sign, and along which dimensions of which weights."""
-        if not self.num_scales and not self.num_signs:
+        """Return how many units may be scaled, change sign or move in phase, and along which weights."""
+        if not self.num_scales and not self.num_signs and not self.num_phases:
             return "No unit may be scaled or change sign."
-        lines = [f"{self.num_scales:,} positive scales and {self.num_signs:,} signs of units may be chosen:"]
+        scales, signs = f"{self.num_scales:,} positive scales", f"{self.num_signs:,} signs"
+        what = f"{scales} and {signs}"
+        if self.num_phases:
+            what = f"{scales}, {signs} and {self.num_phases:,} phases"
+        lines = [f"{what} of units may be chosen:"]
         for name, own in self.scaled.parameters.items():
-            for dimension in range(len(own)):
+            for dimension, unknowns in enumerate(own):
                 found = [
                     what
                     for what, units in (("scales", self.scaled), ("signs", self.signed))
                     if units.along(name, dimension)
                 ]
+                if name in self.phases and len(unknowns) > 1:
+                    found.append("phases")
                 if found:
                     lines.append(f"  {name} ({dimension}): {' and '.join(found)}")
         return "\n".join(lines)
 
     def __repr__(self) -> str:
-        return f"Scaling(scales={self.num_scales}, signs={self.num_signs})"
+        return f"Scaling(scales={self.num_scales}, signs={self.num_signs}, phases={self.num_phases})"
 
 
 @dataclass(frozen=True, eq=False)
 class Rescaling:
-    """One choice of scales and signs: a factor for every weight."""
+    """One choice of scales, signs and phases: a factor for every weight, then a shift of some biases."""
 
     factors: Mapping[str, Tensor] = field(repr=False)  # broadcastable to the parameter, float64
+    shifts: Mapping[str, Tensor] = field(repr=False, default_factory=dict)  # of the parameter's shape
 
     def apply(self, state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return the rescaled weights, which compute the same function."""
         missing = [name for name in self.factors if name not in state_dict]
         if missing:
-            raise StateDictMismatch(
-                f"'{missing[0]}' is missing, but it is rescaled. Pass the state dict of the traced "
-                "architecture."
-            )
+            raise StateDictMismatch(_missing(missing[0]))
         return {name: self._scaled(name, value) for name, value in state_dict.items()}
 
     def _scaled(self, name: str, value: Tensor) -> Tensor:
         if name not in self.factors:
             return value
-        return (value * self.factors[name].to(value.device)).to(value.dtype)
+        result = value * self.factors[name].to(value.device)
+        if name in self.shifts:
+            result = result + self.shifts[name].to(value.device)
+        return result.to(value.dtype)
 
     def inverse(self) -> Rescaling:
         """Return the choice that undoes this one."""
-        return Rescaling({name: 1 / factor for name, factor in self.factors.items()})
+        return Rescaling(
+            {name: 1 / factor for name, factor in self.factors.items()},
+            {name: -shift / self.factors[name] for name, shift in self.shifts.items()},
+        )
+
+
+def _missing(name: str) -> str:
+    return f"'{name}' is missing, but it is rescaled. Pass the state dict of the traced architecture."
 
 
 def _laid_out(units: Units, name: str, values: NDArray[np.float64]) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -38,8 +39,15 @@ def assert_automorphism(graph: ParameterGraph, model: nn.Module | None = None, *
             assert same, f"the edges of {kind[0]} ({kind[1] or 'structural'}) are not mapped to edges"
 
 
+_samples: WeakKeyDictionary[ParameterGraph, dict[int, Automorphism]] = WeakKeyDictionary()
+
+
 def sample(graph: ParameterGraph, seed: int) -> Automorphism:
-    return graph.symmetry.sample(torch.Generator().manual_seed(seed))
+    """Return the element that a seed draws. All oracles use the same few, so they are kept with the graph."""
+    drawn = _samples.setdefault(graph, {})
+    if seed not in drawn:
+        drawn[seed] = graph.symmetry.sample(torch.Generator().manual_seed(seed))
+    return drawn[seed]
 
 
 def numbered(graph: ParameterGraph) -> dict[str, Tensor]:

@@ -29,6 +29,49 @@ class Siren(nn.Module):
         return self.head(x)
 
 
+@field("siren-without-bias", example=inputs(uniform(15, 2)))
+class SirenWithoutBias(nn.Module):
+    """Sines without phases; the frequency is part of the weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(2, 12, bias=False), nn.Linear(12, 10, bias=False)])
+        self.head = nn.Linear(10, 3)
+
+    def forward(self, x: Tensor) -> Tensor:  # [B, 2] -> [B, 3]
+        for layer in self.layers:
+            x = layer(x).sin()
+        return self.head(x)
+
+
+@field("siren-cosine", example=inputs(uniform(15, 2)))
+class SirenCosine(nn.Module):
+    """Cosines in a residual stream, and a sine whose sign is fixed, because a sigmoid reads it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(2, 12), nn.Linear(12, 12)
+        self.last, self.head = nn.Linear(12, 9), nn.Linear(9, 3)
+
+    def forward(self, x: Tensor) -> Tensor:  # [B, 2] -> [B, 3]
+        x = torch.cos(3.0 * self.first(x))
+        x = x + torch.cos(self.second(x) / 0.5)
+        return self.head(torch.sigmoid(torch.sin(-self.last(x))))
+
+
+@field("fourier-features-with-phases", example=inputs(uniform(15, 2)))
+class FourierFeaturesWithPhases(nn.Module):
+    """Learned frequencies and phases, each read by a sine and a cosine."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.angles, self.inner, self.head = nn.Linear(2, 7), nn.Linear(14, 11), nn.Linear(11, 3)
+
+    def forward(self, x: Tensor) -> Tensor:  # [B, 2] -> [B, 3]
+        angles = 2 * math.pi * self.angles(x)
+        return self.head(F.relu(self.inner(torch.cat([angles.sin(), angles.cos()], dim=-1))))
+
+
 @field("nerf", example=inputs(uniform(15, 3), normal(15, 3)))
 class NeRF(nn.Module):
     """Colour and density of a point seen from a direction, https://arxiv.org/abs/2003.08934."""

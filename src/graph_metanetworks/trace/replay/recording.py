@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
 from graph_metanetworks.errors import ReplayError
+from graph_metanetworks.symmetry.group import Symmetry
 from graph_metanetworks.symmetry.scaling import Scaling
 from graph_metanetworks.trace.record.inputs import named_inputs
 from graph_metanetworks.trace.record.tape import Escape, Operation, TensorRef, refs
@@ -22,7 +23,7 @@ from graph_metanetworks.trace.replay.readings import Reading
 from graph_metanetworks.trace.replay.refusal import simplified
 from graph_metanetworks.trace.scaling import find_scaling
 
-LARGEST_CONSTANT = 1_000_000  # elements; larger constants are not checked for zeros
+LARGEST_CONSTANT = 1_000_000  # elements; larger constants are not checked for equal values
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class Recording:
     inputs: Mapping[int, Entry]
     outputs: tuple[int, ...]
     constants: Constants
-    zeros: frozenset[int]  # constants that are zero everywhere
+    uniform: Mapping[int, complex]  # the value of constants that are equal everywhere
     readings: tuple[Reading, ...] = ()
     num_nodes: int = 0
     module: nn.Module | None = None  # runs instead of the operations
@@ -82,7 +83,7 @@ class Recording:
             _entries(inputs),
             tuple(ref.key for ref in outputs),
             collect(flat, given, [ref for ref, _ in discrete], outputs, originals),
-            _zeros(operations, set(given)),
+            _uniform(operations, set(given)),
             tuple(readings),
             num_nodes,
         )
@@ -95,9 +96,9 @@ class Recording:
             return None
         return entries[0].shape[1:]
 
-    def scaling(self) -> Scaling:
-        """Return the scales and the signs that every operation passes on."""
-        return find_scaling(self)
+    def scaling(self, symmetry: Symmetry) -> Scaling:
+        """Return the scales, signs and phases that every operation passes on."""
+        return find_scaling(self, symmetry)
 
     # -------------------------------------------------------------- running
 
@@ -165,22 +166,23 @@ def _entries(tensors: Iterable[tuple[TensorRef, tuple[str, ...]]]) -> dict[int, 
     return found
 
 
-def _zeros(operations: Sequence[Operation], made: set[int]) -> frozenset[int]:
+def _uniform(operations: Sequence[Operation], made: set[int]) -> dict[int, complex]:
+    """Return the value of each constant that is equal everywhere, by key."""
     written = {ref.storage for operation in operations for ref in operation.writes}
-    zeros = set()
+    found: dict[int, complex] = {}
     for operation in operations:
         for ref in operation.inputs:
-            if ref.key not in made and ref.storage not in written and _is_zero(ref):
-                zeros.add(ref.key)
+            if ref.key not in made and ref.storage not in written and _is_uniform(ref):
+                found[ref.key] = ref.value.reshape(-1)[0].item()
             made.add(ref.key)
         made |= {ref.key for ref in refs(operation.outputs)}
-    return frozenset(zeros)
+    return found
 
 
-def _is_zero(ref: TensorRef) -> bool:
-    if not ref.has_value or ref.value.layout != torch.strided or ref.value.numel() > LARGEST_CONSTANT:
+def _is_uniform(ref: TensorRef) -> bool:
+    if not ref.has_value or ref.value.layout != torch.strided:
         return False
-    return not bool(ref.value.any())
+    return 0 < ref.value.numel() <= LARGEST_CONSTANT and bool((ref.value == ref.value.reshape(-1)[0]).all())
 
 
 class _Light:

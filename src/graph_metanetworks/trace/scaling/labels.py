@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -42,7 +42,8 @@ class Labels:
         return Labels([label.expand(tuple(shape)) for label in self.tensors], self.zero)
 
     def inverse(self) -> Labels:
-        return Labels([-label for label in self.tensors], self.zero)
+        negative = [(-compact(label, pattern(label))).expand(label.shape) for label in self.tensors]
+        return Labels(negative, self.zero)
 
     def times(self, other: Labels) -> Labels:
         return Labels(self.tensors + other.tensors, self.zero or other.zero)
@@ -66,14 +67,22 @@ class Labels:
 class System:
     """The unknowns of one network, and what operations demand of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, nested: Collection[tuple[int, int]] = ()) -> None:
+        self.parameters: dict[int, list[Tensor]] = {}  # unknowns of each dimension of a parameter, by key
+        self._nested = nested  # dimensions without unknowns, by key of the parameter
         self._count = 0
         self._equations: list[np.ndarray] = []
 
-    def unknowns(self, count: int) -> Tensor:
-        """Return new unknowns for a dimension of a parameter; none for a dimension of size 1."""
-        if count < 2:
-            return torch.zeros(count, dtype=torch.int64)
+    def parameter(self, key: int, shape: Sequence[int]) -> Labels:
+        """Return the labels of a parameter: new unknowns along each dimension of a size above 1."""
+        own = self.parameters[key] = [torch.zeros(size, dtype=torch.int64) for size in shape]
+        for dim, size in enumerate(shape):
+            if size > 1 and (key, dim) not in self._nested:
+                own[dim] = self.fresh(size)
+        return Labels.of_dimensions(self.parameters[key], shape)
+
+    def fresh(self, count: int) -> Tensor:
+        """Return new unknowns."""
         self._count += count
         return torch.arange(self._count - count + 1, self._count + 1)
 
@@ -100,10 +109,14 @@ class System:
     def solve(self, mode: str) -> Solution:
         return self._solved(self._equations, mode)
 
-    def choices_without_effect(self, parameters: Iterable[Sequence[Tensor]], mode: str) -> int:
-        """Count the choices that change no weight: constant along each dimension, with product 1."""
-        demanded = list(self._equations)
-        for own in parameters:
+    def choices_with_fixed(self, fixed: Tensor, mode: str) -> int:
+        """Count the choices that leave some unknowns as they are."""
+        return self._solved([*self._equations, fixed.numpy()[:, None]], mode).free
+
+    def choices_without_effect(self, fixed: Tensor, mode: str) -> int:
+        """Count those that change no weight either: constant along each dimension, with product 1."""
+        demanded = [*self._equations, fixed.numpy()[:, None]]
+        for own in self.parameters.values():
             vectors = [vector.numpy() for vector in own if len(vector) > 1]
             demanded += [np.stack([v[1:], -v[:-1]], axis=1) for v in vectors]
             if vectors:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from math import inf, isinf
 
+import torch
+
+from graph_metanetworks.trace.interpret.labels import compact, pattern
 from graph_metanetworks.trace.interpret.registry import functional_name
 from graph_metanetworks.trace.record.tape import TensorRef
 from graph_metanetworks.trace.scaling.labels import Labels
@@ -21,16 +24,42 @@ def homogeneous(step: Step) -> list[Labels] | None:
     return [step.labels("self")] if step.mode == "scale" else None
 
 
-@rule(
-    "tanh", "sin", "tan", "sinh", "asin", "asinh", "atan", "atanh", "erf", "hardshrink", "softshrink", "sign"
-)
+@rule("tanh", "tan", "sinh", "asin", "asinh", "atan", "atanh", "erf", "hardshrink", "softshrink", "sign")
 def odd(step: Step) -> list[Labels] | None:
     return [step.labels("self")] if step.mode == "sign" else None
 
 
-@rule("cos", "cosh")
+@rule("cosh")
 def even(step: Step) -> list[Labels] | None:
     return [Labels()] if step.mode == "sign" else None
+
+
+@rule("sin")
+def sine(step: Step) -> list[Labels] | None:
+    """Take the sine: odd, and an odd multiple of pi in its argument changes its sign too."""
+    return [_flipped(step, step.labels("self"))] if step.mode == "sign" else None
+
+
+@rule("cos")
+def cosine(step: Step) -> list[Labels] | None:
+    return [_flipped(step, Labels())] if step.mode == "sign" else None
+
+
+def _flipped(step: Step, labels: Labels) -> Labels:
+    """Return the signs of a result that changes with the parity of its phase too.
+
+    Both go into one unknown, because they may cancel: sin(pi - x) = sin(x).
+    """
+    if not step.parity.tensors:
+        return labels
+    (parity,) = step.parity.tensors
+    together = [label for label in labels.tensors if pattern(label) & pattern(parity)]
+    keep = set().union(*map(pattern, [parity, *together]))
+    shape = torch.broadcast_shapes(*(compact(label, keep).shape for label in [parity, *together]))
+    result = step.system.fresh(shape.numel()).view(shape).expand(step.shape)
+    step.system.product_is_one(Labels([result, parity, *together]))
+    others = [label for label in labels.tensors if not any(label is x for x in together)]
+    return Labels([result, *others], labels.zero)
 
 
 @rule("abs")
