@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from graph_metanetworks.symmetry.axes import Dim, part_of
+from graph_metanetworks.symmetry.axes import Dim, leaves, part_of
 from graph_metanetworks.trace.interpret.labels import (
     NOTHING,
     canonical,
@@ -231,6 +231,33 @@ def own_nodes(
     copies = builder.label_like("copy", trace.path, shape, dims, [label], depth)
     builder.connect("copy", label, copies, trace.path)
     return copies
+
+
+# ------------------------------------------------------------------ what is normalised together
+
+
+def show_norm_groups(trace: Interpreter, value: Value, dims: Sequence[Dim], within: Iterable[int]) -> None:
+    """Make a node for each set of nodes that a norm joins, with an edge to each of them.
+
+    The norm runs over the dimensions `within`, of the tensor viewed with dimensions `dims`. Where it joins
+    all nodes, or none, such nodes would distinguish nothing, and there are none.
+    """
+    builder, within = trace.builder, set(within)
+    axes = [(axis, dim in within) for dim, own in enumerate(dims) for axis in leaves(own)]
+    lengths = [axis.size for axis, _ in axes]
+    if 0 in lengths:
+        return
+    for number, label in enumerate(value.labels):
+        along = pattern(canonical(label.reshape(lengths)))
+        between = {index for index in along if not axes[index][1]}
+        if not between or between == along:
+            continue
+        value.labels[number] = label = complete(trace, label, value)
+        depth = max(0, builder.depths(label)[0] - 1)
+        groups = builder.label(
+            "norm group", trace.path, lengths, [[axis] for axis, _ in axes], between, depth
+        )
+        builder.connect("norm group", groups, label.reshape(lengths), trace.path)
 
 
 # ------------------------------------------------------------------ operations that no label follows

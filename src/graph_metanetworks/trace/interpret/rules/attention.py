@@ -115,10 +115,11 @@ def _scores(call: Call, queries: Tensor, keys: Tensor, space: tuple, dims: list[
 @rule("_softmax", "_safe_softmax", "_log_softmax")
 def softmax(call: Call) -> Value:
     value = call.value("self")
-    if value.dims:
-        call.trace.mixes_along(value.dims, [call["dim"] % len(value.dims)])
+    over = {call["dim"] % len(value.dims)} if value.dims else set()
+    call.trace.mixes_along(value.dims, over)
     if value.is_weight:
         return value.arithmetic(value.dims)
+    wiring.show_norm_groups(call.trace, value, value.dims, over)
     for label in value.labels:
         for attention in call.trace.builder.attentions_in(label):
             attention.confirmed = True
