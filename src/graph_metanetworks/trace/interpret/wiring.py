@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from graph_metanetworks.symmetry.axes import Dim, leaves, part_of
+from graph_metanetworks.symmetry.axes import Dim, is_pinned, leaves, part_of
 from graph_metanetworks.trace.interpret.labels import (
     NOTHING,
     canonical,
@@ -18,6 +18,7 @@ from graph_metanetworks.trace.interpret.labels import (
     lay_along,
     pairs,
     pattern,
+    reshaped,
     varies,
 )
 from graph_metanetworks.trace.interpret.value import Role, Value
@@ -179,6 +180,9 @@ def join_labels(
     both = pairs(first, second)
     if bool((both[0] == both[1]).all()):
         return first
+    for heads, other in ((first, second), (second, first)):
+        if kind == "residual" and _take_bias(trace, heads, other, dims):
+            return heads
     if bool(((both == NOTHING).sum(0) == 1).any()):
         return _join_partial(trace, kind, first, second, shape, dims)
     both = both[:, both[0] != NOTHING]
@@ -199,6 +203,30 @@ def join_labels(
     builder.connect(kind, first, new, trace.path)
     builder.connect(kind, second, new, trace.path)
     return new
+
+
+def _take_bias(trace: Interpreter, heads: Tensor, other: Tensor, dims: list[Dim]) -> bool:
+    """Connect what is added to attention scores to their heads, as a table of position biases would be.
+
+    Positions are not visible at the heads. Return False if these are not scores that nothing has used yet.
+    """
+    builder, groups = trace.builder, trace.builder.groups_in(heads)
+    scores, others = (
+        {id(a.heads) for a in builder.attentions_in(label) if not a.of_positions} for label in (heads, other)
+    )
+    positions = pattern(other) - pattern(heads)
+    if (
+        others
+        or scores != {id(group) for group in groups}
+        or bool((compact(heads, pattern(heads)) == NOTHING).any())
+        or not all(is_pinned(dims[d]) for d in positions)
+        or any(builder.is_used(group) for group in groups)
+    ):
+        return False
+    for group in groups:
+        group.depth = max(group.depth, builder.depths(other)[1] + 1)
+    builder.connect("residual", other, heads, trace.path)
+    return True
 
 
 def _join_partial(
@@ -248,7 +276,7 @@ def show_norm_groups(trace: Interpreter, value: Value, dims: Sequence[Dim], with
     if 0 in lengths:
         return
     for number, label in enumerate(value.labels):
-        along = pattern(canonical(label.reshape(lengths)))
+        along = pattern(canonical(reshaped(label, lengths)))
         between = {index for index in along if not axes[index][1]}
         if not between or between == along:
             continue
@@ -257,7 +285,7 @@ def show_norm_groups(trace: Interpreter, value: Value, dims: Sequence[Dim], with
         groups = builder.label(
             "norm group", trace.path, lengths, [[axis] for axis, _ in axes], between, depth
         )
-        builder.connect("norm group", groups, label.reshape(lengths), trace.path)
+        builder.connect("norm group", groups, reshaped(label, lengths), trace.path)
 
 
 # ------------------------------------------------------------------ operations that no label follows

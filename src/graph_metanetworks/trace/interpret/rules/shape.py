@@ -24,7 +24,7 @@ from graph_metanetworks.symmetry.axes import (
 )
 from graph_metanetworks.trace.interpret import binding, wiring
 from graph_metanetworks.trace.interpret.interpreter import Call
-from graph_metanetworks.trace.interpret.labels import NOTHING, View, canonical, pattern, varies
+from graph_metanetworks.trace.interpret.labels import NOTHING, View, canonical, pattern, reshaped, varies
 from graph_metanetworks.trace.interpret.registry import rule
 from graph_metanetworks.trace.interpret.value import Role, Value, highest
 from graph_metanetworks.trace.record.tape import TensorRef
@@ -45,7 +45,7 @@ def view(call: Call) -> Value:
     dims = reshape(value.dims, shape)
     if 0 in shape:
         return Value(value.role, dims, mixed=value.parameters)
-    return value.moved(dims, lambda label: label.reshape(shape))
+    return value.moved(dims, lambda label: reshaped(label, shape))
 
 
 @rule("permute")
