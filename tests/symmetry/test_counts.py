@@ -173,7 +173,10 @@ COUNTS: dict[str, list[Axis]] = {
     "attention-query-key-norm": of(12, *[of(3, 4, each(3, 4), 20)] * 2),  # one norm for all heads
     "perceiver": of(4, 10, 8, 13),  # latents too
     # heads share a table of distances, and so one permutation of the dimensions of queries and keys
-    **under("decomposed-positions decomposed-positions-fused", of(12, 3, 4, each(3, 4), 14)),
+    **under(
+        "decomposed-positions decomposed-positions-fused decomposed-positions-interpolated",
+        of(12, 3, 4, each(3, 4), 14),
+    ),
     # they share the convolution that pools values too
     **under("decomposed-positions-pooled-keys decomposed-positions-token", of(12, 3, 4, 4, 14)),
     "decomposed-positions-pooled": of(12, 3, 4, 4, 12, 14),  # on a coarser map, so not residual

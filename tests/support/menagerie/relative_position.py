@@ -19,7 +19,13 @@ relative = partial(architecture, family="relative position", example=inputs(norm
 
 
 def rows_for(table: Tensor, queries: int, keys: int) -> Tensor:
-    """Look up the vector of each distance along one side of the map. [L, d] -> [queries, keys, d]"""
+    """Look up the vector of each distance along one side of the map. [L, d] -> [queries, keys, d]
+
+    A table for a map of another size is interpolated first.
+    """
+    distances = 2 * max(queries, keys) - 1
+    if len(table) != distances:
+        table = F.interpolate(table.T[None], size=distances, mode="linear")[0].T
     query = torch.arange(queries)[:, None] * max(keys / queries, 1.0)
     key = torch.arange(keys)[None, :] * max(queries / keys, 1.0)
     return table[(query - key + (keys - 1) * max(queries / keys, 1.0)).long()]
@@ -31,6 +37,7 @@ class MultiscaleAttention(nn.Module):
     Args:
         width, heads, side: channels, heads, and height and width of the map.
         query_stride, key_stride: how much queries, and keys with values, are pooled; None for not at all.
+        distances: length of the tables; by default that which the map needs.
         token: whether a class token, which has no position, comes before the map.
         fused: whether positions are the mask of `scaled_dot_product_attention`.
     """
@@ -43,6 +50,7 @@ class MultiscaleAttention(nn.Module):
         query_stride: int | None = None,
         key_stride: int | None = None,
         *,
+        distances: int | None = None,
         token: bool = False,
         fused: bool = False,
     ) -> None:
@@ -60,7 +68,7 @@ class MultiscaleAttention(nn.Module):
         )
         self.norms = nn.ModuleDict({name: nn.LayerNorm(depth) for name in self.pools})
         self.queries, self.keys = (side // (stride or 1) for stride in (query_stride, key_stride))
-        distances = 2 * max(self.queries, self.keys) - 1
+        distances = distances or 2 * max(self.queries, self.keys) - 1
         self.rows = nn.Parameter(torch.randn(distances, depth))
         self.columns = nn.Parameter(torch.randn(distances, depth))
 
@@ -74,7 +82,7 @@ class MultiscaleAttention(nn.Module):
         return self.norms[name](torch.cat([token, places], dim=2) if self.token else places)
 
     def positions(self, query: Tensor) -> tuple[Tensor, Tensor]:
-        """Return what rows and columns add to the scores. [B, heads, N, d] -> [B, heads, h, w, h or w, ...]"""
+        """Return what rows and columns add to the scores. [B, heads, N, d] -> [B, heads, h, w, h, 1], ..."""
         rows, columns = (rows_for(table, self.queries, self.keys) for table in (self.rows, self.columns))
         query = query[:, :, self.token :].unflatten(2, (self.queries, self.queries))
         by_row = torch.einsum("byhwc,hkc->byhwk", query, rows)
@@ -132,6 +140,11 @@ def plain() -> nn.Module:
 @relative("decomposed-positions-fused")
 def fused() -> nn.Module:
     return MapTransformer(MultiscaleAttention(12, 3, 4, fused=True), 12)
+
+
+@relative("decomposed-positions-interpolated")
+def interpolated() -> nn.Module:
+    return MapTransformer(MultiscaleAttention(12, 3, 4, distances=9), 12)
 
 
 @relative("decomposed-positions-pooled")

@@ -20,6 +20,7 @@ from graph_metanetworks.trace.interpret.labels import (
     reshaped,
     varies,
 )
+from graph_metanetworks.trace.interpret.size_limit import check_size
 
 
 @dataclass(slots=True)
@@ -87,6 +88,7 @@ class ParameterGraphBuilder:
 
     def nodes(self, kind: str, name: str, dim: Dim, size: int, depth: int) -> Tensor:
         """Add a node group and return its node numbers."""
+        check_size([size])
         group = DraftGroup(kind, name, self.num_nodes, size, depth, list(dim))
         self.groups.append(group)
         self._starts.append(group.start)

@@ -16,8 +16,10 @@ import torch
 from torch import Tensor
 
 from graph_metanetworks.graph.elements import Elements
+from graph_metanetworks.trace.interpret.size_limit import check_size
 
 NOTHING = -1  # the label of positions without a node
+KEPT_ALIVE = 1 << 20  # bytes; a label that is a small part of more memory is copied
 
 
 def varies(label: Tensor, dim: int) -> bool:
@@ -39,6 +41,8 @@ def canonical(label: Tensor) -> Tensor:
         first = small.narrow(dim, 0, 1)
         if bool((first == small).all()):
             small = first
+    if small.untyped_storage().nbytes() > max(KEPT_ALIVE, 2 * small.nbytes):
+        small = small.clone()
     return small.expand(shape)
 
 
@@ -57,6 +61,7 @@ def reshaped(label: Tensor, shape: Sequence[int]) -> Tensor:
             keep |= set(old)
         else:
             lengths[new.start : new.stop] = [1] * len(new)
+    check_size(lengths)
     return compact(label, keep).reshape(lengths).expand(tuple(shape))
 
 
@@ -80,6 +85,12 @@ def compact(label: Tensor, keep: Iterable[int]) -> Tensor:
     return label[tuple(slice(None) if d in keep else slice(0, 1) for d in range(label.dim()))]
 
 
+def laid_together(labels: Sequence[Tensor], *dims: int) -> list[Tensor]:
+    """Return labels of equal shape, or equal but for `dims`, without the size of what none varies along."""
+    keep = set(dims).union(*map(pattern, labels))
+    return [compact(label, keep) for label in labels]
+
+
 def lay_along(values: Tensor, dim: int, ndim: int) -> Tensor:
     """Lay a vector along one of `ndim` dimensions, with size 1 along the others."""
     return values.view([-1 if i == dim else 1 for i in range(ndim)])
@@ -89,6 +100,7 @@ def pairs(first: Tensor, second: Tensor) -> Tensor:
     """Return the distinct pairs of two labels of equal shape. [2, n]"""
     keep = pattern(first) | pattern(second)
     left, right = torch.broadcast_tensors(compact(first, keep), compact(second, keep))
+    check_size(left.shape)
     left, right = left.reshape(-1), right.reshape(-1)
     base = int(right.max()) + 2  # labels start at NOTHING
     combined = ((left + 1) * base + right + 1).unique()
@@ -126,7 +138,7 @@ class View:
         """Return the elements along one dimension, at the first place where none is missing."""
         if self.label.device.type == "meta":
             steps = torch.arange(self.label.size(dim), device="cpu") * self.label.stride(dim)
-            return steps + self.label.storage_offset()
+            return steps + int(self.label.storage_offset())
         places = self.dense().movedim(dim, -1).reshape(-1, self.label.size(dim))
         complete = (places != NOTHING).all(dim=1)  # padding has no elements
         return places[int(complete.int().argmax())] if bool(complete.any()) else None

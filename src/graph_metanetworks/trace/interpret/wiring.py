@@ -15,6 +15,7 @@ from graph_metanetworks.trace.interpret.labels import (
     NOTHING,
     canonical,
     compact,
+    laid_together,
     lay_along,
     pairs,
     pattern,
@@ -199,7 +200,8 @@ def join_labels(
     depth = max(high_a, high_b) + 1
     new = builder.label_like(name, trace.path, shape, dims, [first, second], depth)
     if bool((compact(first, pattern(first)) == NOTHING).any()):
-        new = canonical(torch.where(first == NOTHING, NOTHING, new))
+        places, numbers = laid_together([first, new])
+        new = canonical(torch.where(places == NOTHING, NOTHING, numbers).expand(tuple(shape)))
     builder.connect(kind, first, new, trace.path)
     builder.connect(kind, second, new, trace.path)
     return new
@@ -238,13 +240,13 @@ def _join_partial(
     dims: list[Dim],
 ) -> Tensor:
     """Join two labels where both have nodes; elsewhere keep the nodes of the one that has some."""
+    first, second = laid_together([first, second])
     only = torch.where(first == NOTHING, second, first)
     overlap = (first != NOTHING) & (second != NOTHING)
     if not bool(overlap.any()):
-        return canonical(only)
-    filled_first = torch.where(overlap, first, only)
-    filled_second = torch.where(overlap, second, only)
-    return join_labels(trace, kind, canonical(filled_first), canonical(filled_second), shape, dims)
+        return canonical(only.expand(tuple(shape)))
+    first, second = (torch.where(overlap, label, only).expand(tuple(shape)) for label in (first, second))
+    return join_labels(trace, kind, canonical(first), canonical(second), shape, dims)
 
 
 def own_nodes(
