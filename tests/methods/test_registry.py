@@ -50,7 +50,8 @@ def test_every_parameter_has_a_gradient_whatever_the_batch(name: str, batch: gmn
     """Processes that train together wait for the gradients of all parameters."""
     model = fitted(name, "small", batch)
     inputs, outputs = (
-        next(group.size for group in batch.graphs[0].groups if group.kind == kind) for kind in ("input", "output")
+        next(group.size for group in batch.graphs[0].groups if group.kind == kind)
+        for kind in ("input", "output")
     )
     least = nn.Linear(inputs, outputs)
     model(gmn.collate([(gmn.trace(least, torch.zeros(1, inputs)), least.state_dict())])).sum().backward()
