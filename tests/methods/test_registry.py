@@ -79,5 +79,5 @@ def test_levels_and_sizes_that_are_not_there() -> None:
         METHODS["dmc"].make("small", Output(level="edge"))
     with pytest.raises(TaskError, match="dmc has no size 'huge'; choose from paper, small"):
         METHODS["dmc"].make("huge")
-    with pytest.raises(TaskError, match="there is no method 'gnn'; choose from gmn, gmn-grit"):
+    with pytest.raises(TaskError, match="there is no method 'gnn'; choose from gmn, gmn-probes"):
         find_method("gnn")
