@@ -117,8 +117,8 @@ class NumberedEdges(gmn.nn.EdgeEncoder):
 
 
 class NumberedNodes(gmn.nn.NodeEncoder):
-    def encode(self, graph, name) -> Tensor:
-        return super().encode(graph, name) * (1 + torch.arange(graph.num_nodes)[:, None])
+    def forward(self, batch) -> Tensor:
+        return super().forward(batch) * (1 + torch.arange(batch.num_nodes)[:, None])
 
 
 @pytest.mark.parametrize("level", LEVELS)

@@ -98,7 +98,7 @@ def test_one_node_by_hand():
 
 def test_the_preset_has_the_size_we_state():
     net = gmn.GraphMetanetwork.preset("grit")
-    assert net.num_parameters == 2_965_621
+    assert net.num_parameters == 2_966_135
     assert len(net.blocks) == 4 and net.blocks[0].attention.heads == 16
 
 

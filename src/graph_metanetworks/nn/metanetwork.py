@@ -64,7 +64,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "level": "edge",
         "readout": "edit",
     },  # 5.2: 8.9 million
-    # 2,965,365 parameters. The published model has 3,652,865; the paper does not say where they are.
+    # 2,966,135 parameters. The published model has 3,652,865; the paper does not say where they are.
     "grit": {"hidden": 256, "layers": 4, "blocks": Grit(heads=16), "readout": "nodes"},
 }
 

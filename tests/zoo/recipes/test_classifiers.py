@@ -103,7 +103,7 @@ def test_a_sample_of_the_images() -> None:
         any(torch.equal(image, other) for other in data.train_images) for image in recipe.data.train_images
     )
     for count in (0, len(data.train_images) + 1):
-        with pytest.raises(ValueError, match="training images: choose 1 to 48, not"):
+        with pytest.raises(ValueError, match="training images: choose 1 to all of them, not"):
             VaryingCnns(data, images=count)
 
 
