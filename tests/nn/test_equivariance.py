@@ -60,7 +60,10 @@ OPTIONS = {
 }
 
 
-@pytest.mark.parametrize("level", LEVELS)
+slow = pytest.mark.slow
+
+
+@pytest.mark.parametrize("level", ["edge", *(pytest.param(level, marks=slow) for level in ("graph", "node"))])
 @pytest.mark.parametrize("option", OPTIONS)
 def test_every_option(option, level):
     for name in NAMES:

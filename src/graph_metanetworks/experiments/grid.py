@@ -32,7 +32,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Grid:
-    """What is compared.
+    """The methods, settings and seeds to compare.
 
     Args:
         task: its options are those of every run; method, setting, seed and learning rate are filled in.
@@ -80,7 +80,7 @@ class Refused:
 def run_grid(
     data: TaskData, grid: Grid, out: Path, machine: Machine | None = None
 ) -> dict[Cell, Run | Refused]:
-    """Train all that is not trained yet. Finished runs are kept, so the same call resumes."""
+    """Train all missing runs. Finished ones are kept, so the same call resumes."""
     machine = machine or Machine()
     console = Console(stderr=True, quiet=machine.quiet, highlight=False)
     for setting in grid.settings:  # refuse a setting that the zoo does not allow before any training

@@ -144,7 +144,7 @@ class Results:
         return Table("Runs", header, rows, right=header[2:])
 
     def predictions(self, cell: Cell) -> dict[str, Predicted]:
-        """What a run predicted, by part; its task writes the columns "true" and "predicted"."""
+        """Return targets and predictions of a run by part, from the columns "true" and "predicted"."""
         with (cell.folder(self.out) / PREDICTIONS).open() as file:
             rows = list(csv.DictReader(file))
         parts = {}
@@ -158,7 +158,7 @@ class Results:
         return parts
 
     def curve(self, cell: Cell) -> dict[str, np.ndarray] | None:
-        """The learning curve of a run, by column; None for a method without one."""
+        """Return the learning curve of a run by column, or None if the method has none."""
         path = cell.folder(self.out) / CURVE
         if not path.is_file():
             return None

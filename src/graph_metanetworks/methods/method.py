@@ -18,7 +18,7 @@ Link = Literal["identity", "logit", "softmax"]
 
 @dataclass(frozen=True)
 class Output:
-    """What a task wants of a model.
+    """The output that a task requires of a model.
 
     Args:
         width: numbers per network, node or edge.
@@ -40,11 +40,11 @@ class Method:
     """A way to learn from weights.
 
     Args:
-        name: what users type.
-        title: what tables show.
-        about: what it takes, and to what it is blind.
+        name: its name on the command line.
+        title: its name in tables and figures.
+        about: its input, and what it cannot see.
         sizes: by name, functions that make a model for an `Output`.
-        levels: those at which it gives results.
+        levels: levels of its results.
         strategy: how it learns.
         learning_rate: the default.
     """
@@ -79,14 +79,14 @@ class Method:
 
 
 class Metanetwork(Protocol):
-    """What a method makes, an `nn.Module`: fitted to the scales of a training zoo, then trained."""
+    """A model made by a method, an `nn.Module`: fitted to the scales of a training zoo, then trained."""
 
     def fit(self, batches: Iterable[Batch]) -> None: ...
     def __call__(self, batch: Batch) -> Tensor: ...
 
 
 def as_metanetwork(model: nn.Module) -> Metanetwork:
-    """Return the same object, typed as what every method makes."""
+    """Return the same object, typed as a metanetwork."""
     return cast(Metanetwork, model)
 
 

@@ -1,4 +1,4 @@
-"""Tasks: what is learned from a zoo. Subclass `Task` to add one."""
+"""Learning tasks on zoos. Subclass `Task` to add one."""
 
 from graph_metanetworks.tasks.api import train
 from graph_metanetworks.tasks.data import TaskData, read_numbers

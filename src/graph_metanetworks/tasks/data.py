@@ -18,7 +18,7 @@ Positions = Sequence[int] | np.ndarray
 
 
 class Targets(Protocol):
-    """What is to be predicted: a tensor of numbers or classes, or an object that makes images on demand."""
+    """Prediction targets: a tensor of numbers or classes, or an object that makes images on demand."""
 
     def __getitem__(self, positions: Any, /) -> Any: ...
 

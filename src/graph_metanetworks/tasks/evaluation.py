@@ -1,4 +1,4 @@
-"""What is measured of a trained model, and the predictions that most tasks measure it by."""
+"""Evaluation of a trained model, and the predictions that most tasks base it on."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What is measured of a trained model.
+    """The evaluation of a trained model.
 
     Args:
         scores: by part ("train", "validation", "test") and name.
         rows: lines of predictions.csv, each with the same columns.
-        reference: what the runner needs besides the model, as `Task.make_reference` makes it.
+        reference: state that the runner needs in addition to the model, as `Task.make_reference` makes it.
     """
 
     scores: Mapping[str, Mapping[str, float]]

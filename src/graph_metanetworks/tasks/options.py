@@ -11,7 +11,7 @@ from graph_metanetworks.training.options import TrainingOptions, option
 
 @dataclass(frozen=True)
 class TaskOptions(TrainingOptions):
-    """What decides the result of a run. A task adds its own options in a subclass."""
+    """Options that affect the result of a run. A task adds its own in a subclass."""
 
     method: str = option("gmn", f"{', '.join(METHODS)}; or your own, my_methods.py:NAME.")
     size: str = option("small", "small (about 50,000 parameters) or paper (about 750,000).")

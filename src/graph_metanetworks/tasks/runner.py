@@ -1,4 +1,4 @@
-"""A trained model, ready to be used on networks, zoos and batches."""
+"""Runners: trained models, ready to use on networks, zoos and batches."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ACCEPTED = (
 
 @dataclass(frozen=True)
 class Result:
-    """What a run says of one network."""
+    """The prediction for one network."""
 
     name: str
     values: tuple[float, ...]
@@ -41,7 +41,7 @@ class Result:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Runner:
-    """What `gmn.train` made, ready to be used; `gmn.load(folder)` reads it.
+    """A trained model, ready to use; `gmn.load(folder)` returns one.
 
     >>> runner = gmn.load("runs/gmn")             # doctest: +SKIP
     >>> runner(model, example)                    # doctest: +SKIP
@@ -54,7 +54,7 @@ class Runner:
     run: Run
     task: Task[Any]
     model: nn.Module  # in float64, so that permuted networks get the same numbers after rounding
-    reference: nn.Module  # what `Task.evaluate` kept besides
+    reference: nn.Module  # further state, from `Task.evaluate`
 
     def __call__(self, networks: Any, *example: Any, quiet: bool = False, **options: Any) -> list[Any]:
         """Return one result per network.
@@ -88,7 +88,7 @@ class Runner:
         return predictions(self.task, self.model, batch)
 
     def table(self, results: Sequence[Any]) -> Table:
-        """Results for a reader."""
+        """Return results as a table to print."""
         width = max((len(result.values) for result in results), default=1)
         header = ("network", *(f"output {number}" if width > 1 else "output" for number in range(width)))
         rows = [(result.name, *(f"{value:.4g}" for value in result.values)) for result in results]

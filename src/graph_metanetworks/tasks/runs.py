@@ -133,7 +133,7 @@ def check_takes_all(model: nn.Module, data: TaskData, split: Split) -> None:
 
 @torch.no_grad()
 def finish(task: Task[Any], model: nn.Module, data: TaskData, split: Split, out: Path) -> dict[str, Any]:
-    """Evaluate a trained model and write down all that is to be known of it."""
+    """Evaluate a trained model, and write weights, reference and predictions."""
     found = task.evaluate(model, data, split)
     save_weights(model, out / MODEL)
     save_weights(found.reference, out / REFERENCE)

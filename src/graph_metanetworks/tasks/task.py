@@ -1,4 +1,4 @@
-"""A task: what is learned from a zoo. Subclass `Task` to add one."""
+"""The base class of learning tasks on zoos. Subclass `Task` to add one."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ OptionsT = TypeVar("OptionsT", bound=TaskOptions)
 
 
 class Task(ABC, Generic[OptionsT]):
-    """What is learned from a zoo: targets, loss, scores.
+    """A learning task on a zoo: targets, loss, scores.
 
-    A run is described by the task's name and its options, and these are all that a task knows: everything it
-    measures goes into the run folder. See "Add a task" in the docs for a whole one in one file.
+    A task has no state but its options. Everything it measures goes into the run folder. The page "Add a
+    task" of the docs shows a complete one in one file.
     """
 
     name: ClassVar[str]
@@ -65,13 +65,13 @@ class Task(ABC, Generic[OptionsT]):
         return self.setting(setting).split(data.networks.zoo.table, data.usable, seed)
 
     def transform(self, batch: Batch, generator: torch.Generator, *, training: bool) -> Any:
-        """Return what the model sees of a batch: an augmented batch, or several views of it."""
+        """Return the input of the model: the batch, an augmented batch, or several views of it."""
         return batch
 
     # -------------------------------------------------------------- learning
 
     def output(self, data: TaskData) -> Output:
-        """What the model must produce."""
+        """Return the output that the model must produce."""
         return Output()
 
     def make_model(self, output: Output) -> nn.Module:
@@ -91,7 +91,7 @@ class Task(ABC, Generic[OptionsT]):
         return outputs
 
     def make_reference(self) -> nn.Module:
-        """Make what runs keep besides the model, empty: buffers and fitted modules."""
+        """Make an empty module for the state that runs keep in addition to the model."""
         return nn.Module()
 
     @abstractmethod
@@ -101,5 +101,5 @@ class Task(ABC, Generic[OptionsT]):
     # -------------------------------------------------------------- reports
 
     def report_sections(self, results: Any, data: TaskData) -> Sequence[tuple[str, str]]:
-        """Titles and HTML of sections that the report of `gmn experiment` shows besides the common ones."""
+        """Return titles and HTML of additional sections for the report of `gmn experiment`."""
         return ()

@@ -1,4 +1,4 @@
-"""A training job: the model, what it is trained for, on which networks, and where the run is kept."""
+"""A training job: model, objective, data, split, options and run folder."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Examples(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class TrainingJob:
-    """All that a training strategy needs."""
+    """Everything that a training strategy needs."""
 
     name: str  # shown in front of the progress bar
     model: nn.Module

@@ -1,4 +1,4 @@
-"""What training needs to know of a task: its loss, its scores, and views of a batch."""
+"""The objective of training: a loss, scores, and views of a batch."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ class Score:
         return f"val_{self.name}"
 
     def better(self, value: float) -> float:
-        """A number that is larger for better values."""
+        """Return a number that is larger for better values."""
         return value if self.higher_is_better else -value
 
 
 class Objective(Protocol):
-    """What a model is trained for. The first of `scores` chooses the checkpoint."""
+    """The objective that a model is trained for. The first of `scores` selects the checkpoint."""
 
     scores: ClassVar[tuple[Score, ...]]
 
@@ -55,5 +55,5 @@ class Objective(Protocol):
 
 
 def monitored(objective: Objective) -> Score:
-    """The score that chooses checkpoints, stops training early and compares learning rates."""
+    """Return the score that selects checkpoints, stops training early and compares learning rates."""
     return objective.scores[0]

@@ -1,4 +1,4 @@
-"""Options of a run: those that decide its result, and those that only decide how it is computed.
+"""Options of a run: those that affect its result, and those that only affect how it is computed.
 
 Each field carries its help text. The command line derives its options from these dataclasses.
 """
@@ -31,7 +31,7 @@ def option(default: Any, help: str, *, least: int | None = None, name: str | Non
 
 @dataclass(frozen=True)
 class TrainingOptions:
-    """What decides the result of training. Tasks add their own options in a subclass."""
+    """Options that affect the result of training. Tasks add their own in a subclass."""
 
     learning_rate: float | None = option(None, "Learning rate; the method's own by default.")
     steps: int = option(1000, "Training steps, one batch each.", least=1)
@@ -68,7 +68,7 @@ class TrainingOptions:
 
 @dataclass(frozen=True)
 class Machine:
-    """How a run is computed. The result is the same up to rounding."""
+    """Hardware and loggers of a run. They do not change the result, except for rounding."""
 
     devices: int = option(1, "Processes or GPUs per machine.", least=1)
     nodes: int = option(1, "Machines; start the same command on each.", least=1)

@@ -4,10 +4,10 @@
 | --- | --- |
 | `run.json` | format, version, task, options, zoo, state; when finished, the result |
 | `model.safetensors` | the weights with the best validation score |
-| `reference.safetensors` | what the task keeps besides, such as residuals for intervals |
+| `reference.safetensors` | reference data of the task, such as residuals for intervals |
 | `predictions.csv` | targets and predictions for every network of the zoo |
 | `curve.csv` | loss and scores after each round |
-| `checkpoints/`, `logs/` | to resume from; what loggers wrote |
+| `checkpoints/`, `logs/` | checkpoints to resume from; output of the loggers |
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Run:
             raise TaskError(f"{path} is damaged: {error}. Train again in another folder.") from error
 
     def differences(self, other: Run) -> list[str]:
-        """List in what another command would make another run."""
+        """List the options in which two runs differ."""
         found = [] if self.task == other.task else [f"task: {self.task!r}, not {other.task!r}"]
         for part in ("options", "zoo"):
             ours, theirs = getattr(self, part), getattr(other, part)

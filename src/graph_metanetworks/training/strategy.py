@@ -1,4 +1,4 @@
-"""Training strategies: how a method learns. Gradient descent is one; growing trees is another."""
+"""Training strategies: gradient descent, or one call that fits the model directly, as for trees."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Strategy(ABC):
 
     @abstractmethod
     def train(self, job: TrainingJob) -> dict[str, Any]:
-        """Train, and return what is worth remembering, "seconds" above all."""
+        """Train, and return facts for run.json, "seconds" among them."""
 
 
 class GradientDescent(Strategy):
@@ -46,7 +46,7 @@ GRADIENT_DESCENT = GradientDescent()
 
 
 class DirectModel(Protocol):
-    """A model that learns from all training networks at once."""
+    """A model that learns from all training networks in one call."""
 
     def learn(self, examples: Any, *, seed: int) -> None: ...
 

@@ -1,1 +1,1 @@
-"""What the report of `gmn experiment accuracy` shows besides the common sections."""
+"""Sections of the report that only `gmn experiment accuracy` has."""

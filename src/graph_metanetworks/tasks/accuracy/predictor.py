@@ -30,11 +30,11 @@ class Prediction:
     accuracy: float
     low: float
     high: float
-    warning: str = ""  # why not to trust it
+    warning: str = ""  # the reason not to trust it, if there is one
 
 
 class AccuracyReference(nn.Module):
-    """What a run keeps of its training and validation networks."""
+    """Statistics of the training and validation networks, for intervals and warnings."""
 
     def __init__(self, calibration: Tensor | None = None, novelty: Novelty | None = None) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class AccuracyReference(nn.Module):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Predictor(Runner):
-    """A run of `gmn train accuracy`, ready to be used.
+    """A trained predictor of accuracy, ready to use.
 
     >>> predictor = gmn.load("runs/gmn")                      # doctest: +SKIP
     >>> predictor(model, torch.zeros(1, 3, 32, 32))           # doctest: +SKIP

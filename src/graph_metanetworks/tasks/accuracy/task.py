@@ -33,7 +33,7 @@ Loss = Literal["bce", "mse"]
 
 @dataclass(frozen=True)
 class Options(TaskOptions):
-    """What decides the result."""
+    """Options that affect the result."""
 
     label: str = option(LABEL, "Column of the zoo to predict.")
     loss: Loss = option("bce", "Cross-entropy, or squared error.")
@@ -89,7 +89,7 @@ class Accuracy(Task[Options]):
 
     @torch.no_grad()
     def evaluate(self, model: nn.Module, data: TaskData, split: Split) -> Evaluation:
-        """Measure scores, residuals for intervals, and what the training networks are like."""
+        """Measure scores, residuals for intervals, and statistics of the training networks."""
         predicted, true = predict_parts(self, model, data, split), target_parts(data, split)
         calibration = intervals.residuals(predicted["validation"], true["validation"])
         return Evaluation(
@@ -99,7 +99,7 @@ class Accuracy(Task[Options]):
         )
 
     def _fit_novelty(self, data: TaskData, split: Split, predicted: dict[str, Tensor]) -> Novelty:
-        """Learn what the training networks are like, to tell other networks from them."""
+        """Fit the detector of networks that are out of distribution."""
         novelty, size = Novelty().double(), self.options.batch_size
         train, validation = (Networks(data, part, size) for part in (split.train, split.validation))
         novelty.fit(train, validation)
