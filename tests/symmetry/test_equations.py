@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from graph_metanetworks.symmetry.equations import solve
@@ -38,6 +38,7 @@ def rank_of_bits(matrix: np.ndarray) -> int:
 
 
 @given(systems())
+@example((5, np.array([[0, 2, 4, 5], [0, -2, -4, -5], [0, -4, -4, 5]])))  # thirds must cancel
 def test_all_solutions_over_the_reals(system: tuple[int, np.ndarray]) -> None:
     unknowns, rows = system
     solution, matrix = solve(unknowns, [rows]), dense(unknowns, rows)

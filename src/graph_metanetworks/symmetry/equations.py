@@ -17,6 +17,7 @@ from scipy.sparse.csgraph import connected_components
 
 Rows = NDArray[np.int64]  # [equations, terms], padded with 0
 Terms = dict[int, float]
+ROUNDING = 1e-9  # sums of thirds that should cancel
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,4 +169,4 @@ def _substituted(terms: Terms, pivots: dict[int, Terms], modulo: int | None) -> 
 
 def _kept(terms: Terms, modulo: int | None) -> Terms:
     reduced = {u: value % modulo if modulo else value for u, value in terms.items()}
-    return {unknown: value for unknown, value in reduced.items() if value}
+    return {unknown: value for unknown, value in reduced.items() if abs(value) > ROUNDING}
