@@ -13,6 +13,7 @@ NAMES = [
     "MissingExtra",
     "NodeGroup",
     "ParameterGraph",
+    "ReplayError",
     "Rescaling",
     "Scaling",
     "StateDictMismatch",
@@ -56,6 +57,8 @@ METANETWORKS = [
     "Grit",
     "GritBlock",
     "Links",
+    "MatrixProduct",
+    "MeanByGroup",
     "MeanByKind",
     "MeanByTensor",
     "MeanEdges",
@@ -64,12 +67,16 @@ METANETWORKS = [
     "NodeEncoder",
     "NodeUpdate",
     "PooledEdges",
+    "ProbeSignals",
+    "Probes",
     "PygBlock",
     "RandomWalkEncoder",
     "Readout",
     "State",
+    "UnaryEncoder",
     "UnknownKind",
     "Vocabulary",
+    "WeightMatrices",
 ]
 
 ORACLES = [
@@ -80,10 +87,12 @@ ORACLES = [
     "assert_function_kept",
     "assert_operations_equivariant",
     "assert_round_trip",
+    "assert_runs",
 ]
 
 GRAPH = [
     "activations",
+    "activity",
     "block_ends",
     "blocks",
     "checked",
@@ -111,12 +120,15 @@ GRAPH = [
     "parameters",
     "plot",
     "recording",
+    "run",
     "scaling",
+    "shown_nodes",
     "state_dict",
     "summary",
     "symmetry",
     "to_pyg",
     "unseen",
+    "with_module",
 ]
 
 
@@ -141,7 +153,13 @@ def test_the_fields_of_a_graph() -> None:
 
 
 def test_errors_are_trace_errors_and_value_errors() -> None:
-    errors = (gmn.UnsupportedOperation, gmn.UnusedParameters, gmn.StateDictMismatch, gmn.nn.UnknownKind)
+    errors = (
+        gmn.ReplayError,
+        gmn.StateDictMismatch,
+        gmn.UnsupportedOperation,
+        gmn.UnusedParameters,
+        gmn.nn.UnknownKind,
+    )
     for error in errors:
         assert issubclass(error, gmn.TraceError)
     assert issubclass(gmn.TraceError, ValueError)
