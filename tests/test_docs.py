@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from graph_metanetworks.cli import app
-from support.menagerie import HANDWRITTEN, MENAGERIE
-from support.traced import traced
+from support.menagerie import MENAGERIE
+from support.traced import every_architecture, traced
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -93,11 +93,10 @@ def test_every_page_is_in_the_table_of_contents() -> None:
     assert sorted(listed) == sorted(pages)
 
 
-def test_every_kind_is_explained() -> None:
-    text = (ROOT / "docs" / "parameter-graph.md").read_text()
-    graphs = [traced(entry.name).graph for entry in HANDWRITTEN if entry.family != "convolution"]
-    kinds = {kind for graph in graphs for kind in (*graph.node_kinds, *graph.edge_kinds)}
-    unexplained = sorted(kind for kind in kinds if f"`{kind}`" not in text)
+@every_architecture
+def test_every_kind_is_explained(name: str) -> None:
+    text, graph = (ROOT / "docs" / "parameter-graph.md").read_text(), traced(name).graph
+    unexplained = [kind for kind in (*graph.node_kinds, *graph.edge_kinds) if f"`{kind}`" not in text]
     assert not unexplained, f"docs/parameter-graph.md does not explain {', '.join(unexplained)}"
 
 

@@ -44,7 +44,7 @@ class ZooError(ValueError):
 
 
 class TooLarge(TraceError):
-    """A computation graph would be too large to build; the message says how large."""
+    """A graph, or what is needed to build it, would be too large; the message says how large."""
 
 
 class TaskError(ValueError):

@@ -79,6 +79,30 @@ def test_folders_whose_config_has_the_names(option, tmp_path):
     assert_same(net, gmn.GraphMetanetwork.from_pretrained(tmp_path))
 
 
+@pytest.mark.parametrize("option", ["plain", "kinds", "edit"])
+def test_folders_of_a_version_with_fewer_kinds(option, tmp_path):
+    """Their config does not state the kinds, and their tables have no rows for later ones."""
+    now = gmn.nn.Vocabulary()
+    then = gmn.nn.Vocabulary(node_kinds=now.node_kinds[:-1], edge_kinds=now.edge_kinds[:-1])
+    net = gmn.GraphMetanetwork(16, 2, vocabulary=then, **OPTIONS[option])
+    net.fit([batch()])
+    net.save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    config["vocabulary"] = None
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    again = gmn.GraphMetanetwork.from_pretrained(tmp_path)
+    assert_same(net, again)
+    with pytest.raises(gmn.nn.UnknownKind, match="'norm group'"):
+        again(many(["mlp-group-norm"]).to(torch.float32))
+
+
+def test_the_vocabulary_is_written(tmp_path):
+    """Not only that it is the default one, which grows."""
+    gmn.GraphMetanetwork(16, 2).save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    assert config["vocabulary"]["edge_kinds"] == list(gmn.nn.Vocabulary().edge_kinds)
+
+
 def test_a_damaged_folder(tmp_path):
     gmn.GraphMetanetwork(16, 2).save_pretrained(tmp_path)
     (tmp_path / "model.safetensors").write_bytes(b"0123")

@@ -44,6 +44,29 @@ def test_the_number_of_heads(net):
     assert difference(net, (graph_of(one), one.state_dict()), (graph_of(four), four.state_dict())) > 1e-5
 
 
+def group_norm(groups: int) -> tuple[gmn.ParameterGraph, dict[str, Tensor]]:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 8), nn.GroupNorm(groups, 8), nn.ReLU(), nn.Linear(8, 2))
+    return gmn.trace(model, torch.zeros(4, 3)), model.state_dict()
+
+
+def test_the_number_of_groups_of_a_norm(net):
+    assert difference(net, group_norm(2), group_norm(4)) > 1e-6
+
+
+@torch.no_grad()
+def test_the_channels_that_a_norm_joins():
+    """At node level. Of channels with equal weights, those of one group are alike, those of two are not."""
+    graph, state = group_norm(2)
+    state = {name: torch.ones_like(value) for name, value in state.items()}
+    state["0.bias"] = torch.tensor([0.0, 0.0, 0.0, 2.0, 0.0, 0.0, 0.0, -2.0])  # the last of each group
+    net = gmn.GraphMetanetwork(16, 3, 4, level="node").double()
+    nodes = net(gmn.collate([(graph, state)]).to(torch.float64))
+    one, other = nodes[3:6], nodes[7:10]  # after the inputs
+    assert float((one - one[:1]).abs().max()) < 1e-12
+    assert float((one - other).abs().max()) > 1e-7
+
+
 def test_queries_and_keys_swapped(net):
     model = Attention()
     graph = graph_of(model)

@@ -62,7 +62,7 @@ def programs(draw: Draw) -> Algebra:
 
 
 @given(programs())
-@settings(max_examples=300)
+@settings(max_examples=200)
 def test_every_operation_commutes(algebra: Algebra) -> None:
     algebra.check()
 

@@ -174,6 +174,15 @@ COUNTS: dict[str, list[Axis]] = {
     "attention-linear": of(12, *[block(2, 4, 5, 20)] * 2),
     "attention-query-key-norm": of(12, *[of(3, 4, each(3, 4), 20)] * 2),  # one norm for all heads
     "perceiver": of(4, 10, 8, 13),  # latents too
+    # heads share a table of distances, and so one permutation of the dimensions of queries and keys
+    **under(
+        "decomposed-positions decomposed-positions-fused decomposed-positions-interpolated",
+        of(12, 3, 4, each(3, 4), 14),
+    ),
+    # they share the convolution that pools values too
+    **under("decomposed-positions-pooled-keys decomposed-positions-token", of(12, 3, 4, 4, 14)),
+    "decomposed-positions-pooled": of(12, 3, 4, 4, 12, 14),  # on a coarser map, so not residual
+    "attention-skewed-positions": of(12, *[of(3, 4, each(3, 4), 20)] * 2),
     **under(
         "multihead-self-attention multihead-self-attention-without-bias multihead-self-attention-bias-kv "
         "multihead-self-attention-zero-attention multihead-self-attention-sequence-first",

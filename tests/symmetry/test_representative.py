@@ -228,6 +228,8 @@ def test_errors() -> None:
     graph, weights = made(mlp(2, 4, 1, activation=nn.ReLU))
     with pytest.raises(gmn.StateDictMismatch, match="is missing"):
         graph.scaling.canonical({"0.bias": weights["0.bias"]})
+    with pytest.raises(gmn.StateDictMismatch, match=r"'0.bias' has shape \(5,\), but .* \(4,\)"):
+        graph.scaling.canonical(weights | {"0.bias": torch.zeros(5)})
     with pytest.raises(ValueError, match="kind='phases' is none of scales, signs"):
         graph.scaling.canonical(weights, kind="phases")  # pyright: ignore[reportArgumentType]
     two = {name: torch.stack([x.reshape(-1, 1)] * 2, dim=-1) for name, x in weights.items()}

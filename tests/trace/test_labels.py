@@ -1,6 +1,10 @@
 """Label tensors: stride 0 where nothing varies, and views of parameters without memory."""
 
+from math import prod
+
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from graph_metanetworks.trace.interpret.labels import (
     View,
@@ -9,6 +13,7 @@ from graph_metanetworks.trace.interpret.labels import (
     lay_along,
     pairs,
     pattern,
+    reshaped,
     varies,
 )
 
@@ -34,6 +39,33 @@ def test_canonical_finds_constant_dimensions() -> None:
 def test_canonical_keeps_labels_that_vary_together() -> None:
     label = torch.tensor([[0, 1], [1, 0]])
     assert pattern(canonical(label)) == {0, 1}
+
+
+def factors(draw: st.DrawFn, total: int) -> list[int]:
+    """Draw a shape with the given number of elements."""
+    shape = []
+    while total > 1:
+        shape.append(draw(st.sampled_from([n for n in range(1, total + 1) if total % n == 0])))
+        total //= shape[-1]
+    return shape + [1] * draw(st.integers(0, 1))
+
+
+@given(st.data())
+def test_reshaped(data: st.DataObject) -> None:
+    """As a reshape, in no more memory than is needed to tell what varies in each part of the shape."""
+    total = data.draw(st.sampled_from([1, 8, 12, 24, 36]))
+    old, new = (data.draw(st.composite(factors)(total)) for _ in range(2))
+    small = [data.draw(st.sampled_from([1, n])) for n in old]
+    label = torch.arange(prod(small)).view(small).expand(old)
+    result = reshaped(label, new)
+    assert torch.equal(result, label.reshape(new))
+    assert result.untyped_storage().nbytes() <= 8 * total
+
+
+def test_reshaped_does_not_write_out_what_is_constant() -> None:
+    label = CHANNELS.view(1, 1, 4).expand(1000, 1000, 4)
+    assert reshaped(label, (10**6, 2, 2)).untyped_storage().nbytes() == 4 * 8
+    assert reshaped(label, (1000, 4000)).untyped_storage().nbytes() == 4000 * 8
 
 
 def test_lay_along() -> None:

@@ -4,9 +4,13 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import graph_metanetworks as gmn
+from graph_metanetworks.trace.interpret.memory import _overlap
+from graph_metanetworks.trace.record.tape import TensorRef
 from support.composed import Composed
 from support.graph_hash import hash_of
 
@@ -105,3 +109,55 @@ def test_inputs_that_are_written_are_left_as_they_were_for_the_user() -> None:
     x = X.clone()
     gmn.trace(Composed(lambda x, f, g, h: h(torch.cat([f(x.relu_()), g(x)], 1)), *LAYERS), x)
     assert torch.equal(x, X.relu()) or torch.equal(x, X)
+
+
+# ------------------------------------------------------------------ how two views overlap
+
+
+def ref(view: Tensor) -> TensorRef:
+    return TensorRef(
+        id(view), tuple(view.shape), view.stride(), int(view.storage_offset()), view.dtype, 0, view
+    )
+
+
+@st.composite
+def views(draw: st.DrawFn, base: Tensor) -> Tensor:
+    """Slices, transposed or viewed otherwise now and then."""
+    if draw(st.booleans()) and draw(st.booleans()):
+        base = base.view(draw(st.sampled_from([(3, 2, 4), (6, 4), (24,), (2, 3, 4), (4, 3, 2), (1, 24, 1)])))
+    for dim, length in enumerate(base.shape):
+        start = draw(st.integers(0, length - 1))
+        stop = draw(st.integers(start + 1, length))
+        base = base[(slice(None),) * dim + (slice(start, stop, draw(st.sampled_from([1, 1, 1, 2]))),)]
+    return base.mT if base.dim() > 1 and draw(st.booleans()) else base
+
+
+@given(st.data())
+@settings(max_examples=400)
+def test_a_write_is_seen_where_views_overlap(data: st.DataObject) -> None:
+    """As in the memory itself, where labels are numbers that are written."""
+    base = torch.zeros(30, dtype=torch.int64)[data.draw(st.sampled_from([0, 5])) :][:24].view(3, 2, 4)
+    written, other = data.draw(views(base)), data.draw(views(base))
+    base.copy_(torch.arange(24).view(base.shape))
+    was = other.clone()
+    now = 100 + torch.arange(written.numel()).view(written.shape)
+    overwrite = _overlap(ref(written), ref(other))
+    written.copy_(now)
+    seen = was if overwrite is None else overwrite(was, now)
+    assert torch.equal(seen, other)
+
+
+@torch.no_grad()
+def test_labels_of_slices_stay_small() -> None:
+    """A write into half of the channels makes a label per channel, not per pixel."""
+
+    def function(x: Tensor, f: nn.Module, g: nn.Module) -> Tensor:
+        memory = torch.zeros(1, 8, 64, 64)
+        memory[:, :4] = f(x)
+        memory[:, 4:] = g(x)
+        return memory.relu()
+
+    network = Composed(function, nn.Conv2d(2, 4, 1), nn.Conv2d(2, 4, 1))
+    _, interpreter = gmn.Tracer().record(network, (torch.zeros(1, 2, 64, 64),), {})
+    sizes = [x.untyped_storage().nbytes() for value in interpreter.values.values() for x in value.labels]
+    assert max(sizes) <= 8 * 8

@@ -43,8 +43,9 @@ class Elements:
             return self.listed
         index = torch.full((), self.offset, dtype=torch.int64, device="cpu")
         for dim, (length, stride) in enumerate(zip(self.shape, self.strides, strict=True)):
-            steps = torch.arange(length, device="cpu") * stride
-            index = index + steps.view([-1 if i == dim else 1 for i in range(len(self.shape))])
+            if length > 1 and stride:  # an expanded dimension is not written out
+                steps = torch.arange(length, device="cpu") * stride
+                index = index + steps.view([-1 if i == dim else 1 for i in range(len(self.shape))])
         return index.expand(self.shape)
 
     def read(self, flat: Tensor) -> Tensor:

@@ -49,10 +49,14 @@ class NodeEncoder(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:  # [N, hidden]
         """Encode the nodes of a batch. The states do not depend on weights."""
-        found = [
-            node_features(graph, self.vocabulary, name)
-            for graph, name in zip(batch.graphs, batch.names, strict=True)
-        ]
+        pairs = zip(batch.graphs, batch.names, strict=True)
+        return self._states([node_features(graph, self.vocabulary, name) for graph, name in pairs])
+
+    def encode(self, graph: ParameterGraph, name: str) -> Tensor:
+        """Encode the nodes of one graph."""
+        return self._states([node_features(graph, self.vocabulary, name)])
+
+    def _states(self, found: list[NodeFeatures]) -> Tensor:
         like = self.kind.weight
 
         def joined(name: str) -> Tensor:

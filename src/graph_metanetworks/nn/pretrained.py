@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from safetensors import SafetensorError, safe_open
 from torch import nn
 
 from graph_metanetworks.extras import optional_imports
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     Metanetwork = TypeVar("Metanetwork", bound=GraphMetanetwork)
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
+EMBEDDINGS = {"node_kinds": "node_encoder.kind.weight", "edge_kinds": "edge_encoder.kind.weight"}
 REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
 
 
@@ -38,6 +40,7 @@ def config_of(arguments: dict[str, Any]) -> dict[str, Any]:
     }
     custom = [*modules, *(["blocks"] if isinstance(given["blocks"], list | tuple) else [])]
     given["tensors"] = list(given["tensors"])
+    given["vocabulary"] = given["vocabulary"] or Vocabulary()  # a later version may have more kinds
     config = {name: value for name, value in given.items() if name not in custom}
     recipes = {name: asdict(value) for name, value in config.items() if isinstance(value, Vocabulary | Grit)}
     if isinstance(config["probes"], Probes):
@@ -62,8 +65,7 @@ def load(kind: type[Metanetwork], folder: str | Path, **custom: Any) -> Metanetw
             f"the metanetwork in {folder} was made with modules of your own. Pass them again: "
             f"from_pretrained(folder, {', '.join(f'{name}=...' for name in sorted(needed - set(custom)))})."
         )
-    if config["vocabulary"] is not None:
-        config["vocabulary"] = Vocabulary(**{k: tuple(v) for k, v in config["vocabulary"].items()})
+    config["vocabulary"] = _vocabulary(config["vocabulary"], folder / WEIGHTS)
     blocks = config.get("blocks")
     if blocks is None:  # as earlier versions wrote the default
         config.pop("blocks", None)
@@ -76,6 +78,22 @@ def load(kind: type[Metanetwork], folder: str | Path, **custom: Any) -> Metanetw
         _use_names_of_config(network, names, config["tensors"])
     load_weights(network, folder / WEIGHTS)
     return network
+
+
+def _vocabulary(stated: dict[str, list[str]] | None, weights: Path) -> Vocabulary:
+    """Return the vocabulary of a config. Earlier versions did not state it and had the first of our kinds."""
+    if stated is not None:
+        return Vocabulary(**{field: tuple(names) for field, names in stated.items()})
+    known = Vocabulary()
+    try:
+        with safe_open(weights, "pt") as file:
+            rows = {
+                field: file.get_slice(name).get_shape()[0] if name in file.keys() else None  # noqa: SIM118
+                for field, name in EMBEDDINGS.items()
+            }
+    except (OSError, SafetensorError):  # load_weights says what is wrong
+        return known
+    return replace(known, **{field: getattr(known, field)[:count] for field, count in rows.items()})
 
 
 def _find(folder: str | Path) -> Path:

@@ -13,6 +13,7 @@ NORMS = ("batch norm", "instance norm", "layer norm", "group norm", "rms norm")
 NORM_KINDS = tuple(f"{norm} {part}" for norm in NORMS for part in ("scale", "shift", "mean", "variance"))
 ACTING_KINDS = ("scale", "shift", "token", "position", "grid", "gate bias", "recurrent bias")
 BIAS_KINDS = ("linear bias", "convolution bias")
+LATER_KINDS = ("norm group",)  # new kinds go last: the rows of saved embeddings stay as they are
 
 NODE_KINDS = (
     *("input", "neuron", "channel", "output", "sum", "product", "score", "head", "context", "pool", "shared"),
@@ -20,6 +21,7 @@ NODE_KINDS = (
     *BIAS_KINDS,
     *NORM_KINDS,
     *ACTING_KINDS,
+    *LATER_KINDS,
 )
 EDGE_KINDS = (
     *("linear weight", "pooled weight", "convolution weight", "bilinear weight", "expert weight"),
@@ -30,6 +32,7 @@ EDGE_KINDS = (
     *BIAS_KINDS,
     *NORM_KINDS,
     *ACTING_KINDS,
+    *LATER_KINDS,
 )
 ACTIVATIONS = (
     *("", "relu", "relu6", "gelu", "silu", "sigmoid", "hardsigmoid", "hardswish", "tanh", "elu", "selu"),

@@ -23,6 +23,7 @@ _NODES = {
     "grid": "#1b998b",
     "constant": "#b08968",
     "shared": "#8d99ae",
+    "norm group": "#6d597a",
 }
 _EDGES = {
     "linear weight": "#6c8ebf",
@@ -44,6 +45,7 @@ _EDGES = {
     "grid": "#1b998b",
     "pool": "#38a3c5",
     "product": "#7c6f64",
+    "norm group": "#6d597a",
 }
 _LAST_WORDS = {
     "bias": "#f0a43a",

@@ -168,16 +168,16 @@ class _Planner:
         values = [own.dot(hashes) for own in along]
         if not any(own.any() for own in values):
             return None
-        found = [np.unique(own, return_index=True, return_inverse=True) for own in values]
-        dims = tuple(dim for dim, (distinct, *_) in enumerate(found) if len(distinct) > 1)
+        found = [_classes(own) for own in values]
+        dims = tuple(dim for dim, (first, _) in enumerate(found) if len(first) > 1)
         counts = tuple(len(found[dim][0]) for dim in dims)
         if len(dims) > ways or (len(dims) > 1 and prod(counts) * sum(counts) > LARGEST_SYSTEM):
             return None
         rows, combinations = [], np.indices(counts).reshape(len(dims), prod(counts))
         for dim, own in enumerate(along):
             index = combinations[dims.index(dim)] if dim in dims else np.zeros(prod(counts), dtype=int)
-            rows.append(own[found[dim][1][index]])
-        classes = tuple(found[dim][2] for dim in dims)
+            rows.append(own[found[dim][0][index]])
+        classes = tuple(found[dim][1] for dim in dims)
         grouping = Grouping(name, dims, classes, counts, np.arange(prod(counts)))
         return grouping, self._undecided(SparseRows.product(rows))
 
@@ -250,6 +250,13 @@ class _Planner:
             return None
         dense = rows.toarray()
         return csr_array(_left_inverse_of_bits(dense) if self.modulo else np.linalg.pinv(dense))
+
+
+def _classes(values: NDArray[np.float64]) -> tuple[Integers, Integers]:
+    """Return the first index of each distinct value, in order, and which of them each index equals."""
+    _, first, same = np.unique(values, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    return first[order], np.argsort(order)[same]
 
 
 def _left_inverse_of_bits(rows: NDArray[np.float64]) -> NDArray[np.float64]:

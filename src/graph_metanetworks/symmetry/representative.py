@@ -25,12 +25,45 @@ LARGEST_NORM = 5.0  # bound on the logarithms of norms that layers share
 Weights = Mapping[str, Tensor]  # [elements, networks, 1]
 
 
+class Groups:
+    """The groups of a parameter as tensors."""
+
+    def __init__(self, grouping: Grouping) -> None:
+        self.parameter, self.dims, self.counts = grouping.parameter, grouping.dims, grouping.counts
+        self.classes = [
+            None if np.array_equal(own, np.arange(count)) else torch.from_numpy(own)
+            for own, count in zip(grouping.classes, grouping.counts, strict=True)
+        ]
+        (self.counting,) = (torch.from_numpy(grouping.target) >= 0).nonzero(as_tuple=True)
+        self.target = torch.from_numpy(grouping.target)[self.counting]
+
+    def totals(self, values: Tensor) -> Tensor:
+        """Sum over each combination of classes. [*shape, networks] -> [*counts, networks]"""
+        others = [dim for dim in range(values.dim() - 1) if dim not in self.dims]
+        values = values.sum(others) if others else values
+        for place, (own, count) in enumerate(zip(self.classes, self.counts, strict=True)):
+            if own is not None:
+                shape = [count if dim == place else size for dim, size in enumerate(values.shape)]
+                values = values.new_zeros(shape).index_add(place, own.to(values.device), values)
+        return values
+
+
+class ReadyStep:
+    """A step of a plan as tensors."""
+
+    def __init__(self, step: Step) -> None:
+        self.groups = [Groups(grouping) for grouping in step.groupings]
+        self.combine = TorchRows(step.combine)
+        self.columns = torch.from_numpy(step.columns)
+        self.is_phase = step.is_phase
+
+
 class CanonicalForm:
     """Base of canonical forms: a plan, and how the unknowns that it decides act on weights."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self._combine = [TorchRows(step.combine) for step in plan.steps]
+        self._steps = [ReadyStep(step) for step in plan.steps]
         self._rows = {
             name: {dim: TorchRows(rows) for dim, own in enumerate(unknowns) if (rows := plan.rows[own]).any()}
             for name, unknowns in plan.parameters.items()
@@ -41,12 +74,12 @@ class CanonicalForm:
         like = next(iter(weights.values()))
         free, networks = self.plan.rows.columns, like.shape[1]
         unknowns = torch.zeros(free, networks, dtype=working_precision(like.dtype), device=like.device)
-        for step, combine in zip(self.plan.steps, self._combine, strict=True):
-            columns = torch.from_numpy(step.columns).to(like.device)
-            unknowns = unknowns.index_copy(0, columns, combine @ self.values(step, weights, unknowns))
+        for step in self._steps:
+            found = step.combine @ self.values(step, weights, unknowns)
+            unknowns = unknowns.index_copy(0, step.columns.to(like.device), found)
         return unknowns
 
-    def values(self, step: Step, weights: Weights, unknowns: Tensor) -> Tensor:
+    def values(self, step: ReadyStep, weights: Weights, unknowns: Tensor) -> Tensor:
         """Return what each group of weights asks for. [groups, networks]"""
         raise NotImplementedError
 
@@ -91,17 +124,6 @@ def working_precision(dtype: torch.dtype) -> torch.dtype:
     return torch.promote_types(dtype, torch.float32)
 
 
-def group_totals(values: Tensor, grouping: Grouping) -> Tensor:
-    """Sum over the weights of each combination of classes. [*shape, networks] -> [*counts, networks]"""
-    others = [dim for dim in range(values.dim() - 1) if dim not in grouping.dims]
-    values = values.sum(others) if others else values
-    for place, (own, count) in enumerate(zip(grouping.classes, grouping.counts, strict=True)):
-        shape = [count if dim == place else size for dim, size in enumerate(values.shape)]
-        index = torch.from_numpy(own).to(values.device)
-        values = values.new_zeros(shape).index_add(place, index, values)
-    return values
-
-
 # ------------------------------------------------------------------ scales
 
 
@@ -133,14 +155,18 @@ class CanonicalScales(CanonicalForm):
     def factor(self, values: Tensor) -> Tensor:
         return values.exp()
 
-    def values(self, step: Step, weights: Weights, unknowns: Tensor) -> Tensor:
-        total = unknowns.new_zeros(step.combine.columns, unknowns.shape[1])
-        for grouping in step.groupings:
-            squares = self.acted(grouping.parameter, weights, unknowns).square()
-            target = torch.from_numpy(grouping.target).to(total.device)
-            squares = group_totals(squares, grouping).reshape(len(target), -1)
-            total = total.index_add(0, target[target >= 0], squares[target >= 0])
-        return -_log_norm(total)
+    def values(self, step: ReadyStep, weights: Weights, unknowns: Tensor) -> Tensor:
+        first, *others = (
+            groups.totals(self.acted(groups.parameter, weights, unknowns).square()).reshape(
+                -1, unknowns.shape[1]
+            )
+            for groups in step.groups
+        )
+        for groups, squares in zip(step.groups[1:], others, strict=True):
+            first = first.index_add(
+                0, groups.target.to(first.device), squares[groups.counting.to(first.device)]
+            )
+        return -_log_norm(first)
 
     def decided(self, weights: Weights) -> Tensor:
         unknowns = super().decided(weights)
@@ -176,16 +202,16 @@ class CanonicalSigns(CanonicalForm):
     def decided(self, weights: Weights) -> Tensor:
         return super().decided(weights)
 
-    def values(self, step: Step, weights: Weights, unknowns: Tensor) -> Tensor:
-        (grouping,) = step.groupings
-        name = grouping.parameter
+    def values(self, step: ReadyStep, weights: Weights, unknowns: Tensor) -> Tensor:
+        (groups,) = step.groups
+        name = groups.parameter
         if step.is_phase:
             return _turns(weights[name][..., 0].to(unknowns.dtype), self._phases[name]).round()
         value = self.acted(name, weights, unknowns)
-        totals = group_totals(value, grouping)
-        if len(grouping.dims) == 2:
+        totals = groups.totals(value)
+        if len(groups.dims) == 2:
             return _signs_of_rank_one(totals)
-        sizes = group_totals(value.abs(), grouping)
+        sizes = groups.totals(value.abs())
         return (totals < -DEAD * sizes).to(unknowns.dtype).reshape(-1, unknowns.shape[1])
 
     def changes(self, name: str) -> bool:

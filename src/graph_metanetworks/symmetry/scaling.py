@@ -122,10 +122,17 @@ class Scaling:
         return self.canonical_signs(self.canonical_scales(weights) if kind == "scales" else weights)
 
     def _check(self, state_dict: Mapping[str, Tensor]) -> None:
-        needed = {*self.canonical_scales.plan.names, *self.canonical_signs.plan.names, *self.phases}
-        missing = sorted(needed - state_dict.keys())
-        if missing:
-            raise StateDictMismatch(_missing(missing[0]))
+        for name in sorted(
+            {*self.canonical_scales.plan.names, *self.canonical_signs.plan.names, *self.phases}
+        ):
+            if name not in state_dict:
+                raise StateDictMismatch(_missing(name))
+            shape, traced = tuple(state_dict[name].shape), tuple(map(len, self.scaled.parameters[name]))
+            if shape != traced:
+                raise StateDictMismatch(
+                    f"'{name}' has shape {shape}, but the network was traced with {traced}. Pass the state "
+                    "dict of the traced architecture, or trace this network again."
+                )
 
     # -------------------------------------------------------------- for people
 

@@ -74,15 +74,21 @@ class TorchRows:
     """Sparse rows that multiply tensors. `rows @ values`: [n, networks] -> [rows, networks]"""
 
     def __init__(self, rows: SparseRows) -> None:
-        self.column, self.factor = torch.from_numpy(rows.column), torch.from_numpy(rows.factor)
-        many = rows.column.shape[1] > FEW
-        self.dense = torch.from_numpy(rows.matrix().toarray()) if many else None
+        width, ones = rows.column.shape[1], bool((rows.factor == 1).all())
+        in_order = np.array_equal(rows.column, np.arange(rows.columns)[:, None])
+        self.is_identity = ones and in_order
+        self.column = torch.from_numpy(rows.column)
+        self.factor = None if width == 1 and ones else torch.from_numpy(rows.factor)
+        self.dense = torch.from_numpy(rows.matrix().toarray()) if width > FEW else None
 
     def __matmul__(self, values: Tensor) -> Tensor:
+        if self.is_identity:
+            return values
         if self.dense is not None:
             return self.dense.to(values) @ values
-        column, factor = self.column.to(values.device), self.factor.to(values)
-        result = values.new_zeros(len(column), values.shape[1])
-        for entry in range(column.shape[1]):
-            result = result + factor[:, entry, None] * values[column[:, entry]]
-        return result
+        column = self.column.to(values.device)
+        if self.factor is None:
+            return values[column[:, 0]]
+        factor = self.factor.to(values)
+        terms = [factor[:, entry, None] * values[column[:, entry]] for entry in range(column.shape[1])]
+        return sum(terms[1:], terms[0]) if terms else values.new_zeros(len(column), values.shape[1])

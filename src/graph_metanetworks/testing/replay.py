@@ -37,8 +37,8 @@ def assert_runs(
             found = graph.run(own, *args, **kwargs)
             error = difference(expected, [found] if isinstance(found, Tensor) else list(found))
             assert error <= tolerance, (
-                f"the graph of {graph.name} does not compute what its network computes: with {what} the output "
-                f"differs by {error:.1e} (relative)"
+                f"the graph of {graph.name} does not compute what its network computes: with {what} the "
+                f"output differs by {error:.1e} (relative)"
             )
         before, after = (graph.activity(own, *args, **kwargs) for own in (weights, permuted))
     assert bool(before.isfinite().all()), "activations of nodes are not finite"

@@ -26,6 +26,7 @@ from graph_metanetworks.trace.finish.readings import choose_readings
 from graph_metanetworks.trace.interpret.declare import is_declared
 from graph_metanetworks.trace.interpret.interpreter import Interpreter
 from graph_metanetworks.trace.interpret.registry import has_rule
+from graph_metanetworks.trace.interpret.size_limit import is_too_large, size_limit, too_large
 from graph_metanetworks.trace.record.checks import check, check_example
 from graph_metanetworks.trace.record.discrete import read_entries, weight_entries
 from graph_metanetworks.trace.record.inputs import named_inputs
@@ -102,7 +103,11 @@ class Tracer:
             check_example(named_inputs(args, kwargs))
             result = self._run(model, state, tape, args, kwargs)
             # the caller's default device and other modes must not affect our own tensors
-            with torch._C.DisableTorchFunction(), _disable_current_modes():
+            with (
+                torch._C.DisableTorchFunction(),
+                _disable_current_modes(),
+                size_limit(max((tensor.numel() for tensor in state.tensors.values()), default=0)),
+            ):
                 return self._interpret(model, state, tape, result, args, kwargs)
 
     def _interpret(
@@ -122,17 +127,23 @@ class Tracer:
         parameters = self._reached(model, state, interpreter)
         ignored = state.names - {n for p in parameters for n in (p.name, *p.tied)}
         _warn_of_unseen(model, weight_entries(state.discrete, tape, live))
-        graph = assemble(
-            interpreter,
-            parameters,
-            {p.name: interpreter.value(tape.ref(state.tensors[p.name])).dims for p in parameters},
-            [interpreter.value(tape.ref(tensor)) for tensor in outputs],
-            attention=self.attention,
-            heads=self.heads,
-            ignored=ignored,
-            unseen=ignored & (state.foreign | read_entries(state.discrete, tape, live, outputs)),
-            name=type(_original(model)).__name__,
-        )
+        name = type(_original(model)).__name__
+        try:
+            graph = assemble(
+                interpreter,
+                parameters,
+                {p.name: interpreter.value(tape.ref(state.tensors[p.name])).dims for p in parameters},
+                [interpreter.value(tape.ref(tensor)) for tensor in outputs],
+                attention=self.attention,
+                heads=self.heads,
+                ignored=ignored,
+                unseen=ignored & (state.foreign | read_entries(state.discrete, tape, live, outputs)),
+                name=name,
+            )
+        except Exception as error:
+            if is_too_large(error):
+                raise too_large(name, error) from error
+            raise
         recording = _recorded(tape, live, state, named_inputs(args, kwargs), outputs, interpreter)
         return replace(graph, recording=recording), interpreter
 

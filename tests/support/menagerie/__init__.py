@@ -22,6 +22,7 @@ from . import (  # noqa: F401  (importing a family registers its architectures)
     parametrization,
     patch,
     recurrent,
+    relative_position,
     residual,
     sharing,
     torch_attention,

@@ -5,17 +5,10 @@ import os
 import signal
 import subprocess
 import sys
-from math import prod
 from pathlib import Path
 
 import pytest
-import torch
-from torch import nn
 
-import graph_metanetworks as gmn
-from graph_metanetworks.methods.method import Output, as_metanetwork
-from graph_metanetworks.tasks.accuracy import METHODS, LabelledZoo
-from graph_metanetworks.training.job import Networks
 from support.processes import children, finish, members, run_python, started, wait_until
 
 COMMAND = "from graph_metanetworks.cli import main\n\nif __name__ == '__main__':\n    main()\n"
@@ -95,16 +88,3 @@ def test_a_batch_that_cannot_be_shared_is_refused_once(
     done = trained(command, zoo_folder, tmp_path / "run", "--devices", "2", "--batch-size", "7")
     assert done.returncode == 1 and done.stderr.count("multiple of 2") == 1
     assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize("method", [name for name, method in METHODS.items() if method.by_gradient])
-def test_every_parameter_has_a_gradient_whatever_the_batch(method: str, data: LabelledZoo) -> None:
-    """Processes wait for the gradients of all parameters."""
-    shape = data.networks.input_shape
-    assert shape is not None
-    model = METHODS[method].make("small", Output(input_shape=shape))
-    as_metanetwork(model).fit(Networks(data, data.usable.nonzero()[0], 8))
-    outputs = next(group for group in data.networks.graphs[0].groups if group.kind == "output")
-    least = nn.Sequential(nn.Flatten(), nn.Linear(prod(shape), outputs.size))
-    model(gmn.collate([(gmn.trace(least, torch.zeros(1, *shape)), least.state_dict())])).sum().backward()
-    assert [name for name, parameter in model.named_parameters() if parameter.grad is None] == []

@@ -62,6 +62,11 @@ def difference(a: dict[str, Tensor], b: dict[str, Tensor]) -> float:
 everyone = pytest.mark.parametrize("group", TOGETHER.values(), ids=TOGETHER)
 
 
+FIRST = {name.partition("-")[0]: name for name in reversed(TOGETHER)}.values()  # one of each family
+SINGLE = [
+    pytest.param(group, marks=() if name in FIRST else pytest.mark.slow, id=name)
+    for name, group in TOGETHER.items()
+]
 large = [pytest.param(group, marks=pytest.mark.slow, id=name) for name, group in LARGEST.items()]
 
 
@@ -82,7 +87,7 @@ def test_each_network_equals_the_ordinary_loop(group: Together) -> None:
         assert result.metrics["diverged"] is False
 
 
-@everyone
+@pytest.mark.parametrize("group", SINGLE)
 def test_in_single_precision(group: Together) -> None:
     """The precision that zoos have. After so few steps, rounding has not grown beyond the tolerance."""
     results = trained(group.build, group.configs, dtype=torch.float32, scale=group.scale)

@@ -18,8 +18,10 @@ from graph_metanetworks.trace.interpret.labels import (
     compact,
     pairs,
     pattern,
+    reshaped,
     varies,
 )
+from graph_metanetworks.trace.interpret.size_limit import check_size
 
 
 @dataclass(slots=True)
@@ -61,6 +63,7 @@ class AttentionProduct:
     values: list[Tensor] = field(default_factory=list)
     head_of: list[tuple[Tensor, Tensor]] = field(default_factory=list)  # (nodes, index of their head)
     confirmed: bool = False
+    of_positions: bool = False  # with vectors looked up by position, to be added to other scores
 
 
 @dataclass(slots=True)
@@ -87,6 +90,7 @@ class ParameterGraphBuilder:
 
     def nodes(self, kind: str, name: str, dim: Dim, size: int, depth: int) -> Tensor:
         """Add a node group and return its node numbers."""
+        check_size([size])
         group = DraftGroup(kind, name, self.num_nodes, size, depth, list(dim))
         self.groups.append(group)
         self._starts.append(group.start)
@@ -126,10 +130,9 @@ class ParameterGraphBuilder:
         lengths = [axis.size for axis in axes] or [1]
         along: set[int] = set()
         for label in labels:
-            fine = label.expand(tuple(shape)).reshape(lengths)
-            along |= pattern(canonical(fine))
+            along |= pattern(canonical(reshaped(label.expand(tuple(shape)), lengths)))
         new = self.label(kind, name, lengths, [[axis] for axis in axes] or [[]], along, depth)
-        return canonical(new.reshape(tuple(shape)))
+        return canonical(reshaped(new, shape))
 
     # -------------------------------------------------------------- what nodes are
 
@@ -161,6 +164,13 @@ class ParameterGraphBuilder:
         """Return the products whose heads occur in a label."""
         heads = self.groups_in(label)
         return [a for a in self.attentions if any(a.heads is group for group in heads)]
+
+    def is_used(self, group: DraftGroup) -> bool:
+        """Return whether an edge starts at a node of the group."""
+        sources = (compact(edges.source, pattern(edges.source)) for edges in self.edges)
+        return any(
+            bool(((nodes >= group.start) & (nodes < group.start + group.size)).any()) for nodes in sources
+        )
 
     # -------------------------------------------------------------- edges
 

@@ -28,6 +28,7 @@ from graph_metanetworks.trace.interpret.builder import ParameterGraphBuilder
 from graph_metanetworks.trace.interpret.declare import apply_declaration
 from graph_metanetworks.trace.interpret.labels import View
 from graph_metanetworks.trace.interpret.registry import find_rule, functional_name
+from graph_metanetworks.trace.interpret.size_limit import is_too_large, too_large
 from graph_metanetworks.trace.interpret.value import Role, Value
 from graph_metanetworks.trace.record.tape import Escape, Operation, TensorRef, refs
 
@@ -230,6 +231,8 @@ class Interpreter:
         except TraceError:
             raise
         except Exception as error:
+            if is_too_large(error):
+                raise too_large(f"{operation.func}, called {where(operation)},", error) from error
             raise TraceError(
                 f"the rule for {operation.func} failed {where(operation)}: {error!r}. This is a bug in "
                 "the rule; please report it. Until it is fixed, gmn.declare the module as a whole."

@@ -8,15 +8,18 @@ where; they get values only if an operation other than a view touches them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from math import prod
 
 import torch
 from torch import Tensor
 
 from graph_metanetworks.graph.elements import Elements
+from graph_metanetworks.trace.interpret.size_limit import check_size
 
 NOTHING = -1  # the label of positions without a node
+KEPT_ALIVE = 1 << 20  # bytes; a label that is a small part of more memory is copied
 
 
 def varies(label: Tensor, dim: int) -> bool:
@@ -38,13 +41,54 @@ def canonical(label: Tensor) -> Tensor:
         first = small.narrow(dim, 0, 1)
         if bool((first == small).all()):
             small = first
+    if small.untyped_storage().nbytes() > max(KEPT_ALIVE, 2 * small.nbytes):
+        small = small.clone()
     return small.expand(shape)
+
+
+def reshaped(label: Tensor, shape: Sequence[int]) -> Tensor:
+    """Return the label viewed with another shape; what it does not vary along is not written out.
+
+    >>> label = torch.arange(3).view(1, 1, 3).expand(1000, 2, 3)        # 3 channels
+    >>> reshaped(label, (1000, 6)).untyped_storage().nbytes() // 8      # 2 x 3, not 1000 x 2 x 3
+    6
+    """
+    if label.device.type == "meta":
+        return label.reshape(tuple(shape))
+    keep, lengths = set(), list(shape)
+    for old, new in _blocks(label.shape, shape):
+        if any(varies(label, dim) for dim in old):
+            keep |= set(old)
+        else:
+            lengths[new.start : new.stop] = [1] * len(new)
+    check_size(lengths)
+    return compact(label, keep).reshape(lengths).expand(tuple(shape))
+
+
+def _blocks(old: Sequence[int], new: Sequence[int]) -> Iterator[tuple[range, range]]:
+    """Yield ranges of dimensions of two shapes that hold the same elements, as short as possible."""
+    i = j = 0
+    while i < len(old) or j < len(new):
+        first, ours, theirs = (i, j), prod(old[i : i + 1]), prod(new[j : j + 1])
+        i, j = min(i + 1, len(old)), min(j + 1, len(new))
+        while ours != theirs:
+            if ours < theirs:
+                ours, i = ours * old[i], i + 1
+            else:
+                theirs, j = theirs * new[j], j + 1
+        yield range(first[0], i), range(first[1], j)
 
 
 def compact(label: Tensor, keep: Iterable[int]) -> Tensor:
     """Return the label with size 1 along every dimension not in `keep`."""
     keep = set(keep)
     return label[tuple(slice(None) if d in keep else slice(0, 1) for d in range(label.dim()))]
+
+
+def laid_together(labels: Sequence[Tensor], *dims: int) -> list[Tensor]:
+    """Return labels of equal shape, or equal but for `dims`, without the size of what none varies along."""
+    keep = set(dims).union(*map(pattern, labels))
+    return [compact(label, keep) for label in labels]
 
 
 def lay_along(values: Tensor, dim: int, ndim: int) -> Tensor:
@@ -56,6 +100,7 @@ def pairs(first: Tensor, second: Tensor) -> Tensor:
     """Return the distinct pairs of two labels of equal shape. [2, n]"""
     keep = pattern(first) | pattern(second)
     left, right = torch.broadcast_tensors(compact(first, keep), compact(second, keep))
+    check_size(left.shape)
     left, right = left.reshape(-1), right.reshape(-1)
     base = int(right.max()) + 2  # labels start at NOTHING
     combined = ((left + 1) * base + right + 1).unique()
@@ -91,6 +136,9 @@ class View:
 
     def along(self, dim: int) -> Tensor | None:
         """Return the elements along one dimension, at the first place where none is missing."""
+        if self.label.device.type == "meta":
+            steps = torch.arange(self.label.size(dim), device="cpu") * self.label.stride(dim)
+            return steps + int(self.label.storage_offset())
         places = self.dense().movedim(dim, -1).reshape(-1, self.label.size(dim))
         complete = (places != NOTHING).all(dim=1)  # padding has no elements
         return places[int(complete.int().argmax())] if bool(complete.any()) else None

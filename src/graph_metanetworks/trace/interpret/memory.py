@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import replace
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 from typing import TYPE_CHECKING
 
 import torch
@@ -18,6 +19,8 @@ from graph_metanetworks.trace.record.tape import TensorRef
 
 if TYPE_CHECKING:
     from graph_metanetworks.trace.interpret.interpreter import Call
+
+Shape = tuple[int, ...]
 
 
 class Memory:
@@ -42,9 +45,9 @@ class Memory:
             if _layout(ref) == _layout(written):
                 value = replace(new, dims=value.dims)
                 continue
-            place = common_places(written, ref)
-            if place is not None:
-                value = _seen_through(value, new, ref, place)
+            overwrite = _overlap(written, ref)
+            if overwrite is not None:
+                value = _seen_through(value, new, ref, overwrite, written.shape)
         self.up_to_date(ref)
         return value
 
@@ -60,14 +63,94 @@ def _layout(ref: TensorRef) -> tuple:
     return ref.shape, ref.strides, ref.offset
 
 
+Overwrite = Callable[[Tensor, Tensor], Tensor]  # (label of a tensor, label that was written), the new label
+
+
+def _overlap(written: TensorRef, other: TensorRef) -> Overwrite | None:
+    """Return how a write into one tensor changes labels of the other; None if they are disjoint."""
+    if 0 in written.shape or 0 in other.shape:
+        return None
+    if _are_boxes(written, other):
+        return _overlap_of_boxes(written, other)
+    place = common_places(written, other)
+    if place is None:
+        return None
+
+    def overwrite(was: Tensor, now: Tensor) -> Tensor:
+        return torch.where(place == NOTHING, was, now.reshape(-1)[place.clamp(min=0)])
+
+    return overwrite
+
+
+def _are_boxes(written: TensorRef, other: TensorRef) -> bool:
+    """Return whether two tensors are boxes in one grid: slices of the same tensor, say."""
+    if written.ndim != other.ndim:
+        return False
+    grid = _grid(written, other)
+    if any(stride <= 0 for _, stride in grid) or any(a % b for (_, a), (_, b) in pairwise(grid)):
+        return False
+    for ref in (written, other):
+        corner = _corner(ref, grid)
+        for (_, above), (dim, stride) in pairwise(grid):
+            if corner[dim] + ref.shape[dim] > above // stride:  # it continues in the next row
+                return False
+    smallest = grid[-1][1] if grid else 1
+    return written.offset % smallest == other.offset % smallest
+
+
+def _grid(written: TensorRef, other: TensorRef) -> list[tuple[int, int]]:
+    """Return the dimensions along which one of the tensors is longer than 1, and their strides, descending.
+
+    A stride is 0 if the two differ.
+    """
+    grid = []
+    for dim in range(other.ndim):
+        strides = {ref.strides[dim] for ref in (written, other) if ref.shape[dim] > 1}
+        if strides:
+            grid.append((dim, strides.pop() if len(strides) == 1 else 0))
+    return sorted(grid, key=lambda entry: -entry[1])
+
+
+def _corner(ref: TensorRef, grid: list[tuple[int, int]]) -> dict[int, int]:
+    corner, rest = {}, ref.offset
+    for dim, stride in grid:
+        corner[dim], rest = divmod(rest, stride)
+    return corner
+
+
+def _overlap_of_boxes(written: TensorRef, other: TensorRef) -> Overwrite | None:
+    grid = _grid(written, other)
+    if not grid:
+        return (lambda was, now: now) if written.offset == other.offset else None
+    source, target = ([slice(0, 1)] * other.ndim for _ in range(2))
+    theirs, ours = _corner(written, grid), _corner(other, grid)
+    partial = set()
+    for dim, _ in grid:
+        start = max(theirs[dim], ours[dim])
+        stop = min(theirs[dim] + written.shape[dim], ours[dim] + other.shape[dim])
+        if start >= stop:
+            return None
+        source[dim] = slice(start - theirs[dim], stop - theirs[dim])
+        target[dim] = slice(start - ours[dim], stop - ours[dim])
+        if stop - start < other.shape[dim]:
+            partial.add(dim)
+
+    def overwrite(was: Tensor, now: Tensor) -> Tensor:
+        keep = partial | pattern(was) | pattern(now)  # elsewhere both are constant, and all is overwritten
+        small = compact(was, keep).clone()
+        into, of = ([s if d in keep else slice(0, 1) for d, s in enumerate(box)] for box in (target, source))
+        small[tuple(into)] = now[tuple(of)]
+        return small.expand(other.shape)
+
+    return overwrite
+
+
 def common_places(written: TensorRef, other: TensorRef) -> Tensor | None:
     """Map each place of `other` to the place of `written` at the same address, or NOTHING.
 
     None if they are disjoint.
     """
     address, theirs = _addresses(written), _addresses(other)
-    if not address.numel() or not theirs.numel():
-        return None
     low = min(int(address.min()), int(theirs.min()))
     high = max(int(address.max()), int(theirs.max()))
     memory = torch.full((high - low + 1,), NOTHING, dtype=torch.int64, device="cpu")
@@ -80,14 +163,12 @@ def _addresses(ref: TensorRef) -> Tensor:
     return Elements(ref.shape, ref.offset, ref.strides).index()
 
 
-def _seen_through(value: Value, new: Value, ref: TensorRef, place: Tensor) -> Value:
-    """Return what another view shows after a write into memory that it shares."""
+def _seen_through(value: Value, new: Value, ref: TensorRef, overwrite: Overwrite, shape: Shape) -> Value:
+    """Return what another view shows after a write, of the given shape, into memory that it shares."""
     nothing = torch.tensor(NOTHING, device="cpu")
-    old = value.labels or [nothing]
-    fresh = [label.reshape(-1)[place.clamp(min=0)] for label in new.labels] or [nothing]
     labels = [
-        canonical(torch.where(place == NOTHING, was.expand(ref.shape), now))
-        for was, now in zip_longest(old, fresh, fillvalue=nothing)
+        canonical(overwrite(was.expand(ref.shape), now.expand(shape)))
+        for was, now in zip_longest(value.labels or [nothing], new.labels or [nothing], fillvalue=nothing)
     ]
     labels = labels if value.labels or new.labels else []
     role = max(value.role, new.role)

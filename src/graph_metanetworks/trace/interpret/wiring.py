@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING
@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from graph_metanetworks.symmetry.axes import Dim, part_of
+from graph_metanetworks.symmetry.axes import Dim, is_pinned, leaves, part_of
 from graph_metanetworks.trace.interpret.labels import (
     NOTHING,
     canonical,
     compact,
+    laid_together,
     lay_along,
     pairs,
     pattern,
+    reshaped,
     varies,
 )
 from graph_metanetworks.trace.interpret.value import Role, Value
@@ -179,6 +181,9 @@ def join_labels(
     both = pairs(first, second)
     if bool((both[0] == both[1]).all()):
         return first
+    for heads, other in ((first, second), (second, first)):
+        if kind == "residual" and _take_bias(trace, heads, other, dims):
+            return heads
     if bool(((both == NOTHING).sum(0) == 1).any()):
         return _join_partial(trace, kind, first, second, shape, dims)
     both = both[:, both[0] != NOTHING]
@@ -195,10 +200,35 @@ def join_labels(
     depth = max(high_a, high_b) + 1
     new = builder.label_like(name, trace.path, shape, dims, [first, second], depth)
     if bool((compact(first, pattern(first)) == NOTHING).any()):
-        new = canonical(torch.where(first == NOTHING, NOTHING, new))
+        places, numbers = laid_together([first, new])
+        new = canonical(torch.where(places == NOTHING, NOTHING, numbers).expand(tuple(shape)))
     builder.connect(kind, first, new, trace.path)
     builder.connect(kind, second, new, trace.path)
     return new
+
+
+def _take_bias(trace: Interpreter, heads: Tensor, other: Tensor, dims: list[Dim]) -> bool:
+    """Connect what is added to attention scores to their heads, as a table of position biases would be.
+
+    Positions are not visible at the heads. Return False if these are not scores that nothing has used yet.
+    """
+    builder, groups = trace.builder, trace.builder.groups_in(heads)
+    scores, others = (
+        {id(a.heads) for a in builder.attentions_in(label) if not a.of_positions} for label in (heads, other)
+    )
+    positions = pattern(other) - pattern(heads)
+    if (
+        others
+        or scores != {id(group) for group in groups}
+        or bool((compact(heads, pattern(heads)) == NOTHING).any())
+        or not all(is_pinned(dims[d]) for d in positions)
+        or any(builder.is_used(group) for group in groups)
+    ):
+        return False
+    for group in groups:
+        group.depth = max(group.depth, builder.depths(other)[1] + 1)
+    builder.connect("residual", other, heads, trace.path)
+    return True
 
 
 def _join_partial(
@@ -210,13 +240,13 @@ def _join_partial(
     dims: list[Dim],
 ) -> Tensor:
     """Join two labels where both have nodes; elsewhere keep the nodes of the one that has some."""
+    first, second = laid_together([first, second])
     only = torch.where(first == NOTHING, second, first)
     overlap = (first != NOTHING) & (second != NOTHING)
     if not bool(overlap.any()):
-        return canonical(only)
-    filled_first = torch.where(overlap, first, only)
-    filled_second = torch.where(overlap, second, only)
-    return join_labels(trace, kind, canonical(filled_first), canonical(filled_second), shape, dims)
+        return canonical(only.expand(tuple(shape)))
+    first, second = (torch.where(overlap, label, only).expand(tuple(shape)) for label in (first, second))
+    return join_labels(trace, kind, canonical(first), canonical(second), shape, dims)
 
 
 def own_nodes(
@@ -231,6 +261,33 @@ def own_nodes(
     copies = builder.label_like("copy", trace.path, shape, dims, [label], depth)
     builder.connect("copy", label, copies, trace.path)
     return copies
+
+
+# ------------------------------------------------------------------ what is normalised together
+
+
+def show_norm_groups(trace: Interpreter, value: Value, dims: Sequence[Dim], within: Iterable[int]) -> None:
+    """Make a node for each set of nodes that a norm joins, with an edge to each of them.
+
+    The norm runs over the dimensions `within`, of the tensor viewed with dimensions `dims`. Where it joins
+    all nodes, or none, such nodes would distinguish nothing, and there are none.
+    """
+    builder, within = trace.builder, set(within)
+    axes = [(axis, dim in within) for dim, own in enumerate(dims) for axis in leaves(own)]
+    lengths = [axis.size for axis, _ in axes]
+    if 0 in lengths:
+        return
+    for number, label in enumerate(value.labels):
+        along = pattern(canonical(reshaped(label, lengths)))
+        between = {index for index in along if not axes[index][1]}
+        if not between or between == along:
+            continue
+        value.labels[number] = label = complete(trace, label, value)
+        depth = max(0, builder.depths(label)[0] - 1)
+        groups = builder.label(
+            "norm group", trace.path, lengths, [[axis] for axis, _ in axes], between, depth
+        )
+        builder.connect("norm group", groups, reshaped(label, lengths), trace.path)
 
 
 # ------------------------------------------------------------------ operations that no label follows

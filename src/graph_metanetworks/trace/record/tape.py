@@ -26,9 +26,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map_only
 
 from graph_metanetworks.errors import UnsupportedOperation
+from graph_metanetworks.trace.record.identities import Identities
 
+LARGEST_KEPT = 4096  # elements; larger results of operations are released unless a rule may read them
+NO_VALUE = torch.empty(0, device="meta")
 UNIFORM = {"zeros", "empty"}
-NO_TENSOR = torch.empty(0, device="meta")
 _OUR_CODE = str(Path(__file__).resolve().parent.parent)
 _TORCH_CODE = str(Path(torch.__file__).resolve().parent)
 
@@ -37,7 +39,7 @@ _TORCH_CODE = str(Path(torch.__file__).resolve().parent)
 class TensorRef:
     """A tensor at one point of the tape. `key` tells tensors apart, `storage` the memory they share.
 
-    It is pickled without its tensor.
+    `value` is the tensor itself, or an empty one where it was released. It is not pickled.
     """
 
     key: int
@@ -58,7 +60,7 @@ class TensorRef:
 
     def without_tensor(self, storage: int) -> TensorRef:
         """Return the reference with no tensor, and with another number of its storage."""
-        return replace(self, value=NO_TENSOR, storage=storage)
+        return replace(self, value=NO_VALUE, storage=storage)
 
     def __reduce__(self) -> tuple:
         layout = (self.key, self.shape, self.strides, self.offset, self.dtype, self.storage)
@@ -66,7 +68,7 @@ class TensorRef:
 
 
 def _ref_without_tensor(key, shape, strides, offset, dtype, storage) -> TensorRef:
-    return TensorRef(key, shape, strides, offset, dtype, storage, NO_TENSOR)
+    return TensorRef(key, shape, strides, offset, dtype, storage, NO_VALUE)
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,29 +164,28 @@ def tensors(tree: Any, *, skip: Callable[[Any], bool] = lambda node: False) -> l
 
     Objects for which `skip` returns True are not searched.
     """
+    # a stack rather than an inner function that calls itself: such a cycle would keep the tensors alive
     found: list[Tensor] = []
     seen: set[int] = set()
-
-    def visit(node: Any) -> None:
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
         if isinstance(node, Tensor):
             found.append(node)
-            return
-        if id(node) in seen or isinstance(node, str | bytes | type | nn.Module) or skip(node):
-            return
-        seen.add(id(node))
-        if isinstance(node, Mapping):
-            children = list(node.values())
-        elif isinstance(node, list | tuple | set | frozenset):
-            children = list(node)
-        elif hasattr(node, "__dataclass_fields__"):
-            children = [getattr(node, name) for name in node.__dataclass_fields__]
-        else:
-            children = list(getattr(node, "__dict__", {}).values())
-        for child in children:
-            visit(child)
-
-    visit(tree)
+        elif id(node) not in seen and not isinstance(node, str | bytes | type | nn.Module) and not skip(node):
+            seen.add(id(node))
+            waiting += reversed(_children(node))
     return found
+
+
+def _children(node: Any) -> list[Any]:
+    if isinstance(node, Mapping):
+        return list(node.values())
+    if isinstance(node, list | tuple | set | frozenset):
+        return list(node)
+    if hasattr(node, "__dataclass_fields__"):
+        return [getattr(node, name) for name in node.__dataclass_fields__]
+    return list(getattr(node, "__dict__", {}).values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,22 +234,36 @@ class Tape(TorchDispatchMode):
         self.snapshot = snapshot
         self.originals: dict[int, Tensor] = {}
         self._knows = knows
-        self._keys: dict[int, tuple[int, Tensor]] = {}  # keeps tensors alive, so that ids stay unique
         self._given: dict[int, list[Tensor]] = {}  # by storage: tensors that no operation made
         self._paths = [""]
         self._body: list[Operation] | None = None  # operations of the declared module that is running
+        self._identities = Identities()
+        self._released: set[int] = set()  # keys of activations whose values no rule reads
 
     def ref(self, tensor: Tensor) -> TensorRef:
-        key, _ = self._keys.setdefault(id(tensor), (len(self._keys), tensor))
+        key = self._identities.key(tensor)
+        value = NO_VALUE if key in self._released else tensor
+        if tensor.layout != torch.strided:
+            return TensorRef(key, tuple(tensor.shape), (), 0, tensor.dtype, id(tensor), tensor)
         return TensorRef(
             key,
             tuple(tensor.shape),
-            tuple(tensor.stride()) if tensor.layout == torch.strided else (),
-            int(tensor.storage_offset()) if tensor.layout == torch.strided else 0,
+            tuple(tensor.stride()),
+            int(tensor.storage_offset()),
             tensor.dtype,
-            tensor.untyped_storage()._cdata if tensor.layout == torch.strided else id(tensor),
-            tensor.detach().clone() if self.snapshot else tensor,
+            self._identities.storage(tensor),
+            tensor.detach().clone() if self.snapshot else value,
         )
+
+    def _result(self, tensor: Tensor) -> TensorRef:
+        """Return a reference to the result of an operation.
+
+        Rules read the values of constants, masks and indices. Other results are not kept alive: those of
+        all layers together may need many times the memory of a forward pass.
+        """
+        if tensor.is_floating_point() and tensor.numel() > LARGEST_KEPT and tensor.layout == torch.strided:
+            self._released.add(self._identities.release(tensor))
+        return self.ref(tensor)
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -275,7 +290,7 @@ class Tape(TorchDispatchMode):
         return result
 
     def _read(self, tensor: Tensor) -> TensorRef:
-        is_given = id(tensor) not in self._keys
+        is_given = not self._identities.knows(tensor)
         ref = self.ref(tensor)
         if is_given:
             self._given.setdefault(ref.storage, []).append(tensor)
@@ -304,7 +319,7 @@ class Tape(TorchDispatchMode):
             return NotImplemented
 
     def _record(self, func, args, kwargs, result) -> None:
-        outputs = tree_map_only(Tensor, self.ref, result)
+        outputs = tree_map_only(Tensor, self._result, result)
         operations = self.operations if self._body is None else self._body
         operations.append(Operation(func, args, kwargs, outputs, self._paths[-1], _user_location()))
 

@@ -29,8 +29,13 @@ def dot(
     x_shape: tuple[int, int, int],
     w_shape: tuple[int, int, int],
     dims: list[Dim],
+    *,
+    of_positions: bool = False,
 ) -> Value:
-    """Multiply x [b, n, k] by w [b, k, m], neither of which is a parameter."""
+    """Multiply x [b, n, k] by w [b, k, m], neither of which is a parameter.
+
+    `of_positions` says that one of them was looked up by position, so that the product adds to scores.
+    """
     trace = call.trace
     space = (max(x_shape[0], w_shape[0]), x_shape[1], w_shape[2], x_shape[2])  # b, n, m, k
     shape = space[:3]
@@ -46,7 +51,10 @@ def dot(
         for label in w.labels
         if varies(label, 1)
     ]
-    labels = [_scores(call, left[0], right[0], space, dims, x.dims[2])] if left and right else []
+    labels = []
+    if left and right:
+        labels = [_scores(call, left[0], right[0], space, dims, x.dims[2])]
+        trace.builder.attentions[-1].of_positions = of_positions
     for value, keep, contracted in ((x, {0, 1}, 2), (w, {0, 2}, 1)):
         for label in value.labels:
             if not varies(label, contracted):
@@ -115,10 +123,11 @@ def _scores(call: Call, queries: Tensor, keys: Tensor, space: tuple, dims: list[
 @rule("_softmax", "_safe_softmax", "_log_softmax")
 def softmax(call: Call) -> Value:
     value = call.value("self")
-    if value.dims:
-        call.trace.mixes_along(value.dims, [call["dim"] % len(value.dims)])
+    over = {call["dim"] % len(value.dims)} if value.dims else set()
+    call.trace.mixes_along(value.dims, over)
     if value.is_weight:
         return value.arithmetic(value.dims)
+    wiring.show_norm_groups(call.trace, value, value.dims, over)
     for label in value.labels:
         for attention in call.trace.builder.attentions_in(label):
             attention.confirmed = True

@@ -78,8 +78,14 @@ def contract(call: Call, x: Value, w: Value, x_shape: Shape3, w_shape: Shape3) -
         if not (w.is_weight and _serves_as_data(call, x, w)):
             return Value(Role.WEIGHT, dims, mixed=x.parameters | w.parameters)
         x = binding.lift(call.trace, x, x_shape)
+    if w.is_weight and _is_looked_up(call, x, w, w_shape):
+        w = _lift_rows(call, w, w_shape, 1)
+        return dot(call, x, w, x_shape, w_shape, dims, of_positions=True)
     if w.is_weight:
         return apply_weight(call, x, w, x_shape, shape, dims)
+    if x.is_weight and _is_looked_up(call, _transposed(w), _transposed(x), x_shape):
+        x = _lift_rows(call, x, x_shape, 2)
+        return dot(call, x, w, x_shape, w_shape, dims, of_positions=True)
     if x.is_weight:
         flipped = apply_weight(
             call,
@@ -102,6 +108,29 @@ def _serves_as_data(call: Call, x: Value, w: Value) -> bool:
     return uniform or type(trace.module(path)).__module__.startswith("torch.nn")
 
 
+def _is_looked_up(call: Call, x: Value, w: Value, w_shape: Shape3) -> bool:
+    """Return whether w has rows of a table, such as one for each distance between a query and a key.
+
+    They differ from position to position, while the nodes of x are the same at every position.
+    """
+    own = call.trace.axes_of(w.parameters)
+    return (
+        w_shape[0] > 1
+        and all(is_pinned(dim) and own.isdisjoint(leaves(dim)) for dim in (w.dims[0], w.dims[2]))
+        and not own.isdisjoint(leaves(w.dims[1]))
+        and all(0 in pattern(view.label) for view in w.views)
+        and not any(varies(label, 0) for label in x.labels)
+    )
+
+
+def _lift_rows(call: Call, table: Value, shape: Shape3, channels: int) -> Value:
+    """Give nodes to the channels of a table; each row that was looked up starts at a node of its own."""
+    label = call.trace.builder.label("neuron", call.path, shape, table.dims, [channels], 1)
+    lifted = Value(Role.WEIGHT, table.dims, labels=[label])
+    binding.bind(call.trace, "position", table, lifted, shape)
+    return replace(lifted, role=Role.ACTIVATION)
+
+
 def _transposed(value: Value) -> Value:
     dims = [value.dims[0], value.dims[2], value.dims[1]]
     return value.moved(dims, lambda label: label.transpose(1, 2))
@@ -113,6 +142,7 @@ def apply_weight(call: Call, x: Value, w: Value, x_shape: Shape3, shape: Shape3,
     source = wiring.label_along(trace, x, x_shape, 2)
     per_batch = {0} if any(0 in pattern(view.label) for view in w.views) else set()
     outside = pattern(source) - per_batch - {2}  # node sets that share this weight
+    sets = compact(source, outside)
     depth = builder.depths(source)[1] + 1
     if outside:
         inner = builder.label("shared", call.path, x_shape, x.dims, per_batch | {2}, depth)
@@ -128,7 +158,8 @@ def apply_weight(call: Call, x: Value, w: Value, x_shape: Shape3, shape: Shape3,
         binding.connect_through(trace, source, target)
     passing = [compact(label, {0, 1}).expand(shape) for label in x.labels[1:] if not varies(label, 2)]
     if outside:
-        outer = builder.label("neuron", call.path, shape, dims, outside | per_batch | {2}, depth + 1)
+        told = [target, sets.expand(shape)]  # a batch may hold each of the node sets several times
+        outer = builder.label_like("neuron", call.path, shape, dims, told, depth + 1)
         builder.connect("share", target, outer, call.path)
         target = outer
     return Value(Role.ACTIVATION, dims, labels=[target, *passing], pooled=x.pooled)

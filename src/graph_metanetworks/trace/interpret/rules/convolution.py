@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from graph_metanetworks.symmetry.axes import Dim, cut, fixed, leaves, pin, unify
 from graph_metanetworks.trace.interpret import binding, wiring
 from graph_metanetworks.trace.interpret.interpreter import Call
-from graph_metanetworks.trace.interpret.labels import compact, pattern
+from graph_metanetworks.trace.interpret.labels import compact, lay_along, pattern, reshaped
 from graph_metanetworks.trace.interpret.registry import rule
 from graph_metanetworks.trace.interpret.rules.contraction import add_bias
 from graph_metanetworks.trace.interpret.value import Role, Value
@@ -55,6 +56,7 @@ def _taps(call: Call, x: Value, w: Value, dims: list[Dim]) -> list[Tensor]:
     source = wiring.label_along(trace, x, call["input"].shape, 1)
     depth = builder.depths(source)[1] + 1
     outside = pattern(source) - {1}  # several node sets that share this kernel, folded into the batch
+    sets = compact(source, {0})
     if outside:
         shared = builder.label("shared", call.path, call["input"].shape, x.dims, [1], depth)
         builder.connect("share", source, shared, call.path)
@@ -78,12 +80,17 @@ def _taps(call: Call, x: Value, w: Value, dims: list[Dim]) -> list[Tensor]:
     binding.attach_later(trace, w, [(x.dims[1], compact(source, {1})), (dims[1], compact(target, {1}))])
     if not outside:
         return [target]
-    return [_per_node_set(call, target, outside, dims, depth + 1)]
+    return [_per_node_set(call, target, sets, outside, dims, depth + 1)]
 
 
-def _per_node_set(call: Call, target: Tensor, outside: set[int], dims: list[Dim], depth: int) -> Tensor:
-    builder = call.trace.builder
-    outer = builder.label("channel", call.path, call.out.shape, dims, outside | {1}, depth)
+def _per_node_set(
+    call: Call, target: Tensor, sets: Tensor, outside: set[int], dims: list[Dim], depth: int
+) -> Tensor:
+    """Make channels for each of several node sets that share a kernel; a batch holds them several times."""
+    builder, shape = call.trace.builder, call.out.shape
+    places = [lay_along(torch.arange(shape[d]), d, len(shape)) for d in outside - {0}]
+    told = [label.expand(shape) for label in (target, sets, *places)]
+    outer = builder.label_like("channel", call.path, shape, dims, told, depth)
     builder.connect("share", target, outer, call.path)
     return outer
 
@@ -106,7 +113,7 @@ def unfold(call: Call) -> Value:
     def spread(label: Tensor) -> Tensor:
         one = label[:, :, :1, :1].reshape(label.shape[0], channels, 1, 1)
         wide = one.expand(batch, channels, places, call.out.shape[2])
-        return wide.reshape(call.out.shape)
+        return reshaped(wide, call.out.shape)
 
     followed = [label for label in value.labels if not pattern(label) - {0, 1}]
     lost = len(followed) < len(value.labels)

@@ -94,8 +94,12 @@ def index(call: Call) -> Value:
     role = Role.ACTIVATION if from_input else value.role
 
     def look_up(label: Tensor) -> Tensor:
-        where = tuple(slice(None) if i is None else i.value.cpu() for i in given)
-        return label[where]
+        nowhere = torch.zeros([1] * index_ndim, dtype=torch.int64, device="cpu")
+        where = (
+            slice(None) if i is None else i.value.cpu() if varies(label, d) else nowhere
+            for d, i in enumerate(given)
+        )
+        return compact(label, pattern(label))[tuple(where)].expand(call.out.shape)
 
     if readable:
         return _with_role(value.moved(dims, look_up), role)
@@ -182,7 +186,12 @@ def index_select(call: Call) -> Value:
     role = max(value.role, call.value("index").role)
     if call["index"].has_value:
         where = call["index"].value.cpu()
-        return _with_role(value.moved(dims, lambda label: label.index_select(dim, where)), role)
+
+        def select(label: Tensor) -> Tensor:
+            small = compact(label, pattern(label))
+            return (small.index_select(dim, where) if varies(label, dim) else small).expand(call.out.shape)
+
+        return _with_role(value.moved(dims, select), role)
     kept = [
         compact(x, set(range(ref.ndim)) - {dim}).expand(call.out.shape)
         for x in value.labels

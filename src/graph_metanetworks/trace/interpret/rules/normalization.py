@@ -1,11 +1,14 @@
-"""Norm layers: scale, shift, running mean and variance each come from a node of their own."""
+"""Norm layers: scale, shift, running mean and variance each come from a node of their own.
+
+A norm over part of the channels has a node for each part too, which shows the channels that it joins.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from graph_metanetworks.symmetry.axes import cut, free, unify
-from graph_metanetworks.trace.interpret import binding
+from graph_metanetworks.trace.interpret import binding, wiring
 from graph_metanetworks.trace.interpret.interpreter import Call
 from graph_metanetworks.trace.interpret.registry import rule
 from graph_metanetworks.trace.interpret.rules.contraction import add_bias
@@ -28,6 +31,7 @@ def layer_norm(call: Call) -> list[Value]:
     first = call["input"].ndim - len(call["normalized_shape"])
     kind = "layer" if call.name == "native_layer_norm" else "rms"
     result = normalized(call, kind, first, scale="weight", shift="bias")
+    wiring.show_norm_groups(call.trace, result, result.dims, range(first, len(result.dims)))
     statistics = [[] if i >= first else dim for i, dim in enumerate(result.dims)]
     return [result, *(Value(Role.ACTIVATION, statistics) for _ in call.outs[1:])]
 
@@ -48,6 +52,8 @@ def batch_norm(call: Call) -> list[Value]:
         mean="running_mean",
         variance="running_var",
     )
+    if call.get("training"):  # statistics of this batch, as in an instance norm
+        wiring.show_norm_groups(call.trace, result, result.dims, set(range(call["input"].ndim)) - {1})
     channels = call["input"].shape[1]
     rest = [[result.dims[1] if n == channels else free(n) for n in ref.shape] for ref in call.outs[1:]]
     return [result, *(Value(Role.ACTIVATION, dims) for dims in rest)]
@@ -55,9 +61,14 @@ def batch_norm(call: Call) -> list[Value]:
 
 @rule("native_group_norm")
 def group_norm(call: Call) -> list[Value]:
-    cut(call.value("input").dims[1], call["group"])
+    shape, count = call["input"].shape, call["group"]
+    cut(call.value("input").dims[1], count)
     result = normalized(call, "group", 1, scale="weight", shift="bias")
-    groups, _ = cut(result.dims[1], call["group"])
+    groups, channels = cut(result.dims[1], count)
+    if not result.labels and 1 < count < shape[1]:
+        wiring.label_along(call.trace, result, shape, 1)
+    dims = [result.dims[0], groups, channels, *result.dims[2:]]
+    wiring.show_norm_groups(call.trace, result, dims, range(2, len(dims)))
     statistics = [result.dims[0], groups]
     return [result, *(Value(Role.ACTIVATION, statistics) for _ in call.outs[1:])]
 

@@ -42,6 +42,8 @@ def resample(call: Call) -> list[Value]:
     for dim in value.dims[first:]:
         pin(dim, f"place in {call.name}")
     call.trace.mixes_along(value.dims, range(first, ref.ndim))
+    if value.is_weight and _keeps_elements(call, ref):
+        return [value]
     if value.is_weight:
         kept = [
             Value(Role.WEIGHT, [*value.dims[:first], *(fixed(n, "place") for n in out.shape[first:])])
@@ -65,6 +67,12 @@ def resample(call: Call) -> list[Value]:
         )
         for out in call.outs
     ]
+
+
+def _keeps_elements(call: Call, ref: TensorRef) -> bool:
+    """Return whether a table is interpolated to the size that it has, which changes nothing."""
+    scales = [scale for name, scale in call.arguments.items() if name.startswith("scale")]
+    return "upsample" in call.name and ref.shape == call.out.shape and not any(scales)
 
 
 @rule("grid_sampler_2d", "grid_sampler_3d")

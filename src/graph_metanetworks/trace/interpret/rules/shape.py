@@ -24,7 +24,16 @@ from graph_metanetworks.symmetry.axes import (
 )
 from graph_metanetworks.trace.interpret import binding, wiring
 from graph_metanetworks.trace.interpret.interpreter import Call
-from graph_metanetworks.trace.interpret.labels import NOTHING, View, canonical, pattern, varies
+from graph_metanetworks.trace.interpret.labels import (
+    NOTHING,
+    View,
+    canonical,
+    compact,
+    laid_together,
+    pattern,
+    reshaped,
+    varies,
+)
 from graph_metanetworks.trace.interpret.registry import rule
 from graph_metanetworks.trace.interpret.value import Role, Value, highest
 from graph_metanetworks.trace.record.tape import TensorRef
@@ -45,7 +54,7 @@ def view(call: Call) -> Value:
     dims = reshape(value.dims, shape)
     if 0 in shape:
         return Value(value.role, dims, mixed=value.parameters)
-    return value.moved(dims, lambda label: label.reshape(shape))
+    return value.moved(dims, lambda label: reshaped(label, shape))
 
 
 @rule("permute")
@@ -84,7 +93,14 @@ def repeat(call: Call) -> Value:
         free(count, "repeat", generic=True) + (list(value.dims[i - first]) if i >= first else [])
         for i, count in enumerate(repeats)
     ]
-    return moved(call, dims)
+    if 0 in call.out.shape or 0 in call["self"].shape:
+        return Value(value.role, dims, mixed=value.parameters)
+
+    def repeated(label: Tensor) -> Tensor:
+        counts = [n if i >= first and varies(label, i - first) else 1 for i, n in enumerate(repeats)]
+        return compact(label, pattern(label)).repeat(counts).expand(call.out.shape)
+
+    return value.moved(dims, repeated)
 
 
 @rule("detach", "alias", "clone", "_to_copy", "lift_fresh", "lift_fresh_copy", "lift")
@@ -187,9 +203,12 @@ def _cat_weights(
     views, start = [], 0
     for ref, value in zip(parts, values, strict=True):
         for part in value.views:
-            label = torch.full(out.shape, NOTHING, dtype=torch.int64, device="cpu")
-            label.narrow(dim, start, ref.shape[dim]).copy_(part.dense())
-            views.append(View(part.parameter, canonical(label)))
+            own = part.dense()
+            keep = pattern(own) | {dim}
+            shape = [n if d in keep else 1 for d, n in enumerate(out.shape)]
+            label = torch.full(shape, NOTHING, dtype=torch.int64, device="cpu")
+            label.narrow(dim, start, ref.shape[dim]).copy_(compact(own, keep))
+            views.append(View(part.parameter, canonical(label.expand(out.shape))))
         start += ref.shape[dim]
     mixed = frozenset().union(*(value.mixed for value in values))
     return Value(role, dims, views=views, mixed=mixed)
@@ -215,7 +234,7 @@ def _cat_activations(
                 value = _lift_along(call, value, ref, dim)
             label = wiring.label_along(trace, value, ref.shape, dim).expand(ref.shape)
             pieces.append(wiring.own_nodes(trace, label, pieces, ref.shape, value.dims))
-        return {"labels": [canonical(torch.cat(pieces, dim))]}
+        return {"labels": [canonical(torch.cat(laid_together(pieces, dim), dim).expand(call.out.shape))]}
     shape = [1 if i == dim else n for i, n in enumerate(call.out.shape)]
     inner = [[] if i == dim else d for i, d in enumerate(dims)]
     joined: list[Tensor] = []
@@ -252,9 +271,12 @@ def stack(call: Call) -> Value:
         views = []
         for index, value in enumerate(values):
             for part in value.views:
-                label = torch.full(out.shape, NOTHING, dtype=torch.int64, device="cpu")
-                label.select(dim, index).copy_(part.dense())
-                views.append(View(part.parameter, canonical(label)))
+                own = part.dense()
+                small = compact(own, pattern(own))
+                shape = [*small.shape[:dim], len(parts), *small.shape[dim:]]
+                label = torch.full(shape, NOTHING, dtype=torch.int64, device="cpu")
+                label.select(dim, index).copy_(small)
+                views.append(View(part.parameter, canonical(label.expand(out.shape))))
         return Value(role, dims, views=views, mixed=mixed)
     lifted = [binding.lift(call.trace, value, ref.shape) for ref, value in zip(parts, values, strict=True)]
     labelled = [label for value in lifted for label in value.labels]
@@ -265,7 +287,7 @@ def stack(call: Call) -> Value:
         wiring.only_label(call.trace, value, ref.shape, along)
         for ref, value in zip(parts, lifted, strict=True)
     ]
-    return Value(role, dims, labels=[canonical(torch.stack(labels, dim))])
+    return Value(role, dims, labels=[canonical(torch.stack(laid_together(labels), dim).expand(out.shape))])
 
 
 def _stacked(columns: list[Dim], length: int, over: Dim) -> Dim:
@@ -308,21 +330,16 @@ def pad(call: Call) -> Value:
             dims[dim] = fixed(out.shape[dim], call.name)
     if value.role < Role.ACTIVATION:
         return Value(value.role, dims, mixed=value.parameters)
-    labels = [_pad_label(label, amounts, grows, out.shape) for label in value.labels]
-    origin = value.origin and value.origin.moved(lambda x: _pad_label(x, amounts, grows, out.shape))
+    labels = [_pad_label(label, amounts, out.shape) for label in value.labels]
+    origin = value.origin and value.origin.moved(lambda x: _pad_label(x, amounts, out.shape))
     return Value(value.role, dims, labels=labels, origin=origin, behind=value.behind)
 
 
-def _pad_label(label: Tensor, amounts: list[int], grows: list[bool], shape: tuple[int, ...]) -> Tensor:
+def _pad_label(label: Tensor, amounts: list[int], shape: tuple[int, ...]) -> Tensor:
     """Pad a label. Padded channels have no node; padded positions belong to the nodes of their channel."""
-    ndim = label.dim()
-    small = label
-    for dim in range(ndim):
-        if grows[dim] and not varies(label, dim):
-            small = small.narrow(dim, 0, 1)
     kept = list(amounts)
     for index in range(len(amounts) // 2):
-        if not varies(label, ndim - 1 - index):
+        if not varies(label, label.dim() - 1 - index):
             kept[2 * index : 2 * index + 2] = [0, 0]
-    padded = torch.nn.functional.pad(small, kept, value=NOTHING)
+    padded = torch.nn.functional.pad(compact(label, pattern(label)), kept, value=NOTHING)
     return canonical(padded).expand(shape)
