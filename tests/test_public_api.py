@@ -153,7 +153,13 @@ def test_the_fields_of_a_graph() -> None:
 
 
 def test_errors_are_trace_errors_and_value_errors() -> None:
-    errors = (gmn.UnsupportedOperation, gmn.UnusedParameters, gmn.StateDictMismatch, gmn.nn.UnknownKind)
+    errors = (
+        gmn.ReplayError,
+        gmn.StateDictMismatch,
+        gmn.UnsupportedOperation,
+        gmn.UnusedParameters,
+        gmn.nn.UnknownKind,
+    )
     for error in errors:
         assert issubclass(error, gmn.TraceError)
     assert issubclass(gmn.TraceError, ValueError)

@@ -190,9 +190,7 @@ class ParameterGraph:
 
     # -------------------------------------------------------------- running the network
 
-    def run(
-        self, state_dict: Mapping[str, Tensor], /, *args: Any, **kwargs: Any
-    ) -> Tensor | tuple[Tensor, ...]:
+    def run(self, state_dict: Mapping[str, Tensor], /, *args: Any, **kwargs: Any) -> Any:
         """Run the network with the given weights, without its module; other arguments as for `gmn.trace`.
 
         >>> import torch, graph_metanetworks as gmn
