@@ -15,7 +15,7 @@ from .architecture import architecture
 from .attention import HEADS, WIDTH, split_heads, transformer
 from .inputs import inputs, normal
 
-relative = partial(architecture, family="relative position", example=inputs(normal(2, 4, 4, 3)))
+relative = partial(architecture, family="position", example=inputs(normal(2, 4, 4, 3)))
 
 
 def rows_for(table: Tensor, queries: int, keys: int) -> Tensor:
