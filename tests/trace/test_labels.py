@@ -11,6 +11,7 @@ from graph_metanetworks.trace.interpret.labels import (
     canonical,
     compact,
     lay_along,
+    number_sets,
     pairs,
     pattern,
     reshaped,
@@ -66,6 +67,12 @@ def test_reshaped_does_not_write_out_what_is_constant() -> None:
     label = CHANNELS.view(1, 1, 4).expand(1000, 1000, 4)
     assert reshaped(label, (10**6, 2, 2)).untyped_storage().nbytes() == 4 * 8
     assert reshaped(label, (1000, 4000)).untyped_storage().nbytes() == 4000 * 8
+
+
+def test_number_sets() -> None:
+    heads = torch.tensor([[5, 1], [5, 2], [5, 1]]).view(3, 1, 2).expand(3, 7, 2)
+    assert number_sets(heads, 2).tolist() == [[[0]], [[1]], [[0]]]
+    assert number_sets(heads.mT, 1).tolist() == [[[0]], [[1]], [[0]]]
 
 
 def test_lay_along() -> None:

@@ -25,6 +25,7 @@ ALIKE = (  # as many keys as queries and values
     "hf-gpt2",
 )
 UNLIKE = ("attention-einsum", "attention-multi-query", "hf-llama")  # values of another size, or shared keys
+POSITIONS = ("decomposed-positions", "attention-skewed-positions")  # queries lead to position biases too
 VARIANTS = [  # other than the default, which all other tests have
     {"attention": attention, "heads": heads}
     for attention, heads in product(("distinct", "shared"), ("node", "index"))
@@ -50,7 +51,7 @@ def count(graph: gmn.ParameterGraph, kind: str) -> int:
 
 
 @every_variant
-@pytest.mark.parametrize("name", [*ALIKE, *UNLIKE])
+@pytest.mark.parametrize("name", [*ALIKE, *UNLIKE, *POSITIONS])
 def test_every_variant_keeps_every_oracle(name: str, variant: dict[str, str]) -> None:
     case, graph = with_options(name, **variant)
     testing.assert_covers(graph, case.model)
@@ -60,7 +61,7 @@ def test_every_variant_keeps_every_oracle(name: str, variant: dict[str, str]) ->
 
 
 @every_variant
-@pytest.mark.parametrize("name", [*ALIKE, *UNLIKE])
+@pytest.mark.parametrize("name", [*ALIKE, *UNLIKE, *POSITIONS])
 def test_every_variant_is_a_dag_with_depths(name: str, variant: dict[str, str]) -> None:
     _, graph = with_options(name, **variant)
     network = group_graph(graph)
@@ -102,6 +103,21 @@ def test_attention_that_cannot_share_nodes_says_so(name: str) -> None:
     assert len(graph.notes) == 2  # one for each layer
     assert all("differ in number" in note for note in graph.notes)
     assert graph.num_nodes == case.graph.num_nodes
+
+
+@pytest.mark.parametrize("name", POSITIONS)
+def test_position_biases_keep_queries_apart(name: str) -> None:
+    case, graph = with_options(name, attention="shared")
+    assert all("position biases depend on queries" in note for note in graph.notes)
+    assert graph.num_nodes == case.graph.num_nodes
+
+
+def test_heads_with_position_biases_stay() -> None:
+    """Even where queries, keys and values share nodes, and heads are told apart by their index."""
+    _, graph = with_options("windowed-attention", attention="shared", heads="index")
+    network = group_graph(graph)
+    outputs = {i for i, group in enumerate(graph.groups) if group.kind == "output"}
+    assert all(i in outputs or outputs & nx.descendants(network, i) for i in network)
 
 
 def test_shared_nodes_cost_symmetry() -> None:

@@ -8,6 +8,7 @@ from torch import Tensor
 from graph_metanetworks.symmetry.axes import Dim, fixed, part_of, pin, unify
 from graph_metanetworks.trace.finish.projections import spread_back
 from graph_metanetworks.trace.interpret.builder import AttentionProduct, DraftGroup, ParameterGraphBuilder
+from graph_metanetworks.trace.interpret.labels import compact, pattern
 
 
 def forget_other_products(builder: ParameterGraphBuilder) -> None:
@@ -40,14 +41,17 @@ def index_heads(builder: ParameterGraphBuilder) -> Tensor:
             index[nodes] = number + 1
     spread_back(builder, index)
     kept = _merge_nodes(builder, merged)
-    _drop_heads_without_scores(builder)
+    _drop_idle_heads(builder)
     return index[kept] - 1
 
 
-def _drop_heads_without_scores(builder: ParameterGraphBuilder) -> None:
-    """Drop head nodes where queries, keys and values share nodes: the index of the head says it all."""
-    scored = {id(builder.group_of(int(e.target[0]))) for e in builder.edges if e.kind == "head"}
-    heads = {id(attention.heads) for attention in builder.attentions} - scored
+def _drop_idle_heads(builder: ParameterGraphBuilder) -> None:
+    """Drop head nodes where queries, keys and values share nodes: the index of the head says it all.
+
+    They stay if something else leads to them, such as position biases.
+    """
+    fed = {id(group) for edges in builder.edges for group in builder.groups_in(edges.target)}
+    heads = {id(attention.heads) for attention in builder.attentions} - fed
     builder.edges = [
         edges
         for edges in builder.edges
@@ -58,7 +62,8 @@ def _drop_heads_without_scores(builder: ParameterGraphBuilder) -> None:
 def share_middle(builder: ParameterGraphBuilder) -> list[str]:
     """Merge the query, key and value nodes of each attention, as in the paper.
 
-    Returns notes on attentions where this cannot be done because they have fewer key than query heads.
+    Returns notes on attentions where this cannot be done: they have fewer key than query heads, or what is
+    added to their scores is computed from their queries.
     """
     notes = []
     merged = torch.arange(builder.num_nodes, device="cpu")
@@ -68,6 +73,12 @@ def share_middle(builder: ParameterGraphBuilder) -> list[str]:
         if context is None or others is None:
             notes.append(
                 f"attention in '{attention.heads.name}': queries, keys and values differ in number, so "
+                "they keep nodes of their own"
+            )
+            continue
+        if _bias_depends_on(builder, attention.heads, torch.cat(others)):
+            notes.append(
+                f"attention in '{attention.heads.name}': its position biases depend on queries or keys, so "
                 "they keep nodes of their own"
             )
             continue
@@ -104,6 +115,18 @@ def _aligned(
             aligned.append(edges.source[edges.target.argsort()])
     one_to_one = all(nodes.numel() == context.size == nodes.unique().numel() for nodes in aligned)
     return aligned if one_to_one and len(aligned) == 4 else None
+
+
+def _bias_depends_on(builder: ParameterGraphBuilder, heads: DraftGroup, nodes: Tensor) -> bool:
+    """Return whether some of the nodes lead to what is added to the scores of these heads."""
+    behind = torch.zeros(builder.num_nodes, dtype=torch.bool, device="cpu")
+    for edges in reversed(builder.edges):  # edges into a node were made before those out of it
+        to_heads = (
+            edges.view is None and edges.kind == "residual" and heads in builder.groups_in(edges.target)
+        )
+        if to_heads or bool(behind[compact(edges.target, pattern(edges.target))].any()):
+            behind[compact(edges.source, pattern(edges.source))] = True
+    return bool(behind[nodes].any())
 
 
 def _merge_nodes(builder: ParameterGraphBuilder, merged: Tensor) -> Tensor:

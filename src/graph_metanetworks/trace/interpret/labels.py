@@ -91,6 +91,13 @@ def laid_together(labels: Sequence[Tensor], *dims: int) -> list[Tensor]:
     return [compact(label, keep) for label in labels]
 
 
+def number_sets(label: Tensor, dim: int) -> Tensor:
+    """Number the distinct sets of nodes that a label has along a dimension; the result has size 1 there."""
+    small = compact(label, pattern(label)).movedim(dim, -1)
+    _, number = small.reshape(-1, small.size(-1)).unique(dim=0, return_inverse=True)
+    return number.view(small.shape[:-1]).unsqueeze(dim)
+
+
 def lay_along(values: Tensor, dim: int, ndim: int) -> Tensor:
     """Lay a vector along one of `ndim` dimensions, with size 1 along the others."""
     return values.view([-1 if i == dim else 1 for i in range(ndim)])

@@ -12,7 +12,7 @@ from torch import Tensor
 from graph_metanetworks.symmetry.axes import Dim, fixed, is_pinned, leaves, pin, unify, unify_dims
 from graph_metanetworks.trace.interpret import binding, wiring
 from graph_metanetworks.trace.interpret.interpreter import Call
-from graph_metanetworks.trace.interpret.labels import compact, pattern, varies
+from graph_metanetworks.trace.interpret.labels import compact, number_sets, pattern, varies
 from graph_metanetworks.trace.interpret.registry import rule
 from graph_metanetworks.trace.interpret.rules.attention import dot
 from graph_metanetworks.trace.interpret.value import Role, Value
@@ -142,7 +142,7 @@ def apply_weight(call: Call, x: Value, w: Value, x_shape: Shape3, shape: Shape3,
     source = wiring.label_along(trace, x, x_shape, 2)
     per_batch = {0} if any(0 in pattern(view.label) for view in w.views) else set()
     outside = pattern(source) - per_batch - {2}  # node sets that share this weight
-    sets = compact(source, outside)
+    sets = number_sets(compact(source, outside | {2}), 2)
     depth = builder.depths(source)[1] + 1
     if outside:
         inner = builder.label("shared", call.path, x_shape, x.dims, per_batch | {2}, depth)

@@ -8,7 +8,7 @@ from torch import Tensor
 from graph_metanetworks.symmetry.axes import Dim, cut, fixed, leaves, pin, unify
 from graph_metanetworks.trace.interpret import binding, wiring
 from graph_metanetworks.trace.interpret.interpreter import Call
-from graph_metanetworks.trace.interpret.labels import compact, lay_along, pattern, reshaped
+from graph_metanetworks.trace.interpret.labels import compact, lay_along, number_sets, pattern, reshaped
 from graph_metanetworks.trace.interpret.registry import rule
 from graph_metanetworks.trace.interpret.rules.contraction import add_bias
 from graph_metanetworks.trace.interpret.value import Role, Value
@@ -56,7 +56,7 @@ def _taps(call: Call, x: Value, w: Value, dims: list[Dim]) -> list[Tensor]:
     source = wiring.label_along(trace, x, call["input"].shape, 1)
     depth = builder.depths(source)[1] + 1
     outside = pattern(source) - {1}  # several node sets that share this kernel, folded into the batch
-    sets = compact(source, {0})
+    sets = number_sets(compact(source, {0, 1}), 1)
     if outside:
         shared = builder.label("shared", call.path, call["input"].shape, x.dims, [1], depth)
         builder.connect("share", source, shared, call.path)
