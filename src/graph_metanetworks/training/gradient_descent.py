@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 from lightning.pytorch import LightningDataModule, Trainer
-from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint
+from lightning.pytorch.callbacks import Callback, EarlyStopping, EMAWeightAveraging, ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger, WandbLogger
 from lightning.pytorch.strategies.launchers import _SubprocessScriptLauncher
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
@@ -94,9 +94,7 @@ def _points(last: Path) -> list[Point]:
 
 def _train(job: TrainingJob) -> list[Point]:
     options, machine, score = job.options, job.machine, monitored(job.objective)
-    module = TrainingModule(
-        job.model, job.objective, learning_rate=options.rate, steps=options.steps, seed=options.seed
-    )
+    module = TrainingModule(job.model, job.objective, options)
     curve = Curve(job.folder / CURVE, job.objective.scores)
     best = ModelCheckpoint(
         job.folder / CHECKPOINTS,
@@ -107,7 +105,7 @@ def _train(job: TrainingJob) -> list[Point]:
         save_on_train_epoch_end=True,
         enable_version_counter=False,
     )
-    callbacks: list[Callback] = [curve, best, *_early_stopping(options, score)]
+    callbacks: list[Callback] = [*_averaging(options), curve, best, *_early_stopping(options, score)]
     if not machine.quiet:
         callbacks.append(Bar(job.name, options.steps, job.objective.scores))
     with _without_advice():
@@ -172,6 +170,12 @@ def _hardware(machine: Machine) -> dict[str, Any]:
 
 def _mode(score: Score) -> str:
     return "max" if score.higher_is_better else "min"
+
+
+def _averaging(options: TrainingOptions) -> list[Callback]:
+    """Validate and save a moving average of the weights: single steps on few networks are noisy."""
+    # buffers are fitted before training and do not change
+    return [EMAWeightAveraging(decay=options.averaging, use_buffers=False)] if options.averaging else []
 
 
 def _early_stopping(options: TrainingOptions, score: Score) -> list[Callback]:

@@ -1,4 +1,4 @@
-"""The training step as a LightningModule: Adam, a warm-up, then a cosine to zero."""
+"""The training step as a LightningModule: AdamW, a warm-up, then a cosine to zero."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from torchmetrics import Metric, MetricCollection
 
 from graph_metanetworks.graph.batch import Batch
 from graph_metanetworks.training.objective import Objective
+from graph_metanetworks.training.options import TrainingOptions
 
 WARMUP = 0.05  # share of the steps
 VALIDATION = 2**32  # seed of the views that validation takes, apart from those of steps
@@ -24,16 +25,13 @@ class TrainingModule(LightningModule):
 
     Args:
         model: a batch of networks in, outputs as the objective expects them.
-        steps: of the whole training, for the schedule of the learning rate.
-        seed: of random views.
     """
 
     def __init__(
-        self, model: nn.Module, objective: Objective, *, learning_rate: float, steps: int, seed: int = 0
+        self, model: nn.Module, objective: Objective, options: TrainingOptions
     ) -> None:
         super().__init__()
-        self.model, self.objective = model, objective
-        self.learning_rate, self.steps, self.seed = learning_rate, steps, seed
+        self.model, self.objective, self.options = model, objective, options
         followed: dict[str, Metric | MetricCollection] = {
             score.name: score.metric() for score in objective.scores if score.metric is not None
         }
@@ -65,13 +63,16 @@ class TrainingModule(LightningModule):
             self.scores.reset()
 
     def configure_optimizers(self) -> Any:
-        optimizer = torch.optim.Adam(self.model.parameters(), lr=self.learning_rate)
-        schedule = LambdaLR(optimizer, lambda step: rate_factor(step, self.steps))
+        options = self.options
+        optimizer = torch.optim.AdamW(
+            self.model.parameters(), lr=options.rate, weight_decay=options.weight_decay
+        )
+        schedule = LambdaLR(optimizer, lambda step: rate_factor(step, options.steps))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def _generator(self, number: int) -> torch.Generator:
         """Random numbers that depend on the seed, the step and the process, so that runs can be resumed."""
-        entropy = np.random.SeedSequence((self.seed, number, self.global_rank))
+        entropy = np.random.SeedSequence((self.options.seed, number, self.global_rank))
         return torch.Generator().manual_seed(int(entropy.generate_state(1, np.uint64)[0]))
 
 

@@ -34,9 +34,11 @@ class TrainingOptions:
     """Options that affect the result of training. Tasks add their own in a subclass."""
 
     learning_rate: float | None = option(None, "Learning rate; the method's own by default.")
-    steps: int = option(1000, "Training steps, one batch each.", least=1)
+    steps: int = option(500, "Training steps, one batch each.", least=1)
     rounds: int = option(20, "Number of validations, each followed by a checkpoint.", least=1)
-    batch_size: int = option(8, "Networks per batch.", least=1)
+    batch_size: int = option(16, "Networks per batch.", least=1)
+    weight_decay: float = option(0.1, "Weight decay of AdamW.")
+    averaging: float = option(0.95, "Decay of the moving average of weights, which is what is kept; 0: none.")
     patience: int = option(10, "Rounds without a better score before training stops; 0: never.", least=0)
     seed: int = option(0, "Seed of the split, the initial weights and the order of networks.")
 
@@ -46,6 +48,10 @@ class TrainingOptions:
                 raise TaskError(f"{name} must be at least 1, not {getattr(self, name)}.")
         if self.learning_rate is not None and not (self.learning_rate > 0 and isfinite(self.learning_rate)):
             raise TaskError(f"a learning rate must be positive, such as 1e-3, not {self.learning_rate:g}.")
+        if not (self.weight_decay >= 0 and isfinite(self.weight_decay)):
+            raise TaskError(f"weight_decay must be 0 or more, such as 0.1, not {self.weight_decay:g}.")
+        if not 0 <= self.averaging < 1:
+            raise TaskError(f"averaging is a decay, at least 0 and less than 1, not {self.averaging:g}.")
         if self.seed < 0:
             raise TaskError(f"a seed must be 0 or more, not {self.seed}.")
         if self.steps % self.rounds:
