@@ -71,8 +71,9 @@ def test_sums_have_one_scale_at_every_width():
     sizes = {}
     for width, batch in batches.items():
         (panels,) = matrices(batch)
-        sent = torch.randn(width, matrices.num_planes, 8).double() * panels.source.scale[..., None]
-        received, _ = panels.messages(sent, torch.zeros(20, matrices.num_planes, 8).double())
+        nodes = torch.randn(batch.num_nodes, 8).double()
+        mix = panels.scale[..., None, None] * torch.eye(8).double()
+        received, _ = panels.messages(nodes, mix, mix)
         sizes[width] = float(received.detach().std())
     assert 0.7 < sizes[20] / sizes[500] < 1.4
 

@@ -21,44 +21,77 @@ from graph_metanetworks.nn.vocabulary import Vocabulary
 POSITION_FEATURES = 4 * MAX_POSITIONS
 
 
-class PanelEnd(NamedTuple):
-    """The nodes at one end of some panels, one after the other."""
+class Section(NamedTuple):
+    """Panels of one kind with the same planes: they share the matrices that mix states."""
 
-    node: Tensor  # [n] node numbers in the batch
-    kind: Tensor  # [n] the kind of edge
-    scale: Tensor  # [n, P] of what is sent from here through each plane; 0 for planes that a panel lacks
-    sizes: list[int]  # of each panel
+    kind: int
+    num_planes: int
+    panels: list[WeightedPanel]
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedPanel:
+    """A panel and its planes."""
+
+    panel: MatrixPanel
+    matrices: Tensor | None  # [G, T, P, S]; None: made when needed, or structural
+    patterns: Tensor | None  # [K, R]
+
+    @property
+    def num_targets(self) -> int:
+        return self.panel.target.numel()
+
+    def multiply(self, states: Tensor, sent: Tensor) -> tuple[Tensor, Tensor]:
+        """Multiply by the weights. [n sources, d], [n targets, P d] -> [n targets, P d], [n sources, d]"""
+        count, rows, columns = self.panel.shape
+        states, sent = states.view(count, columns, -1), sent.view(count, rows, -1, states.shape[1])
+        if self.matrices is not None:
+            to_target, to_source = multiply(self.matrices, states, sent)
+        elif self.panel.values is None:
+            to_target, to_source = spread_sums(states, sent, self.panel.taps)
+        else:
+            to_target, to_source = streamed(self.panel.values, self.patterns, states, sent)
+        return to_target.reshape(count * rows, -1), to_source.reshape(count * columns, -1)
 
 
 @dataclass(frozen=True, eq=False)
 class WeightedPanels:
-    """Panels that are multiplied together: what nodes send is gathered once for all of them."""
+    """Panels that are multiplied together: states are gathered once for all of them."""
 
-    panels: list[MatrixPanel]
-    patterns: list[Tensor | None]  # [K, R]
-    matrices: list[list[Tensor] | None]  # [G, T, S] for each plane; None: made when needed, or structural
-    source: PanelEnd
-    target: PanelEnd
+    sections: list[Section]
+    source: Tensor  # [n] node numbers in the batch, panel by panel
+    target: Tensor  # [m]
+    ratio: Tensor | None  # [n, 1] scale of what sources get; None: 1
+    scale: Tensor  # [sections, P] of the weights
 
-    def messages(self, along: Tensor, against: Tensor) -> tuple[Tensor, Tensor]:
-        """Multiply what is sent by the weights. Shapes: [sources, P, d], [targets, P, d] -> [.., d] each"""
-        to_targets, to_sources = [], []
-        parts = zip(along.split(self.source.sizes), against.split(self.target.sizes), strict=True)
-        for number, (panel, (out, back)) in enumerate(zip(self.panels, parts, strict=True)):
-            count, rows, columns = panel.shape
-            sent = (out.view(count, columns, *out.shape[1:]), back.view(count, rows, *back.shape[1:]))
-            to_target, to_source = self._messages(number, *sent)
-            to_targets.append(to_target.flatten(0, 1))
-            to_sources.append(to_source.flatten(0, 1))
-        return torch.cat(to_targets), torch.cat(to_sources)
+    def messages(self, nodes: Tensor, mix: Tensor, back: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the messages to targets `[m, d]` and to sources `[n, d]`.
 
-    def _messages(self, number: int, along: Tensor, against: Tensor) -> tuple[Tensor, Tensor]:
-        panel, matrices = self.panels[number], self.matrices[number]
-        if panel.values is None:
-            return spread_sums(along[:, :, :1], against[:, :, :1], panel.taps)
-        if matrices is None:
-            return streamed(panel.values, self.patterns[number], along, against)
-        return multiply(matrices, along, against)
+        Args:
+            nodes: states. [N, d]
+            mix: linear layers for each section on sums along edges. [sections, P, d, d]
+            back: the same for what is sent against edges.
+        """
+        panels = [panel for section in self.sections for panel in section.panels]
+        states = nodes.index_select(0, self.source).split([own.panel.source.numel() for own in panels])
+        rows = [sum(own.num_targets for own in section.panels) for section in self.sections]
+        ends = nodes.index_select(0, self.target).split(rows)
+        to_targets, to_sources, rest = [], [], iter(states)
+        for section, end, mixes, backs in zip(self.sections, ends, mix, back, strict=True):
+            sent = F.linear(end, backs[: section.num_planes].flatten(0, 1))
+            parts = sent.split([own.num_targets for own in section.panels])
+            done = [
+                own.multiply(next(rest), part) for own, part in zip(section.panels, parts, strict=True)
+            ]
+            sums = _joined([to_target for to_target, _ in done])
+            to_targets.append(F.linear(sums, mixes[: section.num_planes].movedim(0, 1).flatten(1)))
+            to_sources += [to_source for _, to_source in done]
+        to_source = _joined(to_sources)
+        return _joined(to_targets), to_source if self.ratio is None else to_source * self.ratio
+
+
+def _joined(parts: list[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
 class WeightMatrices(nn.Module):
@@ -92,9 +125,8 @@ class WeightMatrices(nn.Module):
         count = torch.zeros(len(total), 1, dtype=torch.float64)
         for batch in batches:
             for panel in arrange_matrices(batch, self.vocabulary, stacked=True):
-                kind = panel.kind.cpu()
-                total.index_add_(0, kind, _mean_squares(panel, self.channels) * panel.fan_in)
-                count.index_add_(0, kind, torch.ones(len(kind), 1, dtype=torch.float64))
+                total[panel.kind] += _mean_squares(panel, self.channels).sum(0) * panel.fan_in
+                count[panel.kind] += len(panel.target)
         size = (total / count.clamp(min=1)).sqrt()
         self.size.copy_(torch.where((size > 0) & size.isfinite(), size, 1))
 
@@ -104,33 +136,42 @@ class WeightMatrices(nn.Module):
             return self._edge_list(batch)
         keep = engine == "blocks"
         panels = arrange_matrices(batch, self.vocabulary, stacked=keep)
-        return [self._weighted(own, keep) for own in ([panels] if keep else [[panel] for panel in panels])]
+        if keep:
+            return [self._joined([self._weighted(panel, keep=True) for panel in panels])]
+        return [self._joined([self._weighted(panel, keep=False)]) for panel in panels]
 
-    def _weighted(self, panels: list[MatrixPanel], keep: bool) -> WeightedPanels:
-        patterns = [None if panel.position is None else self._patterns(panel.position) for panel in panels]
-        dtype = self.size.dtype
-        matrices = [
-            planes(panel.values, own, dtype) if keep and panel.values is not None else None
-            for panel, own in zip(panels, patterns, strict=True)
-        ]
-        ratios = [(panel.shape[2] / panel.shape[1]) ** 0.5 for panel in panels]
-        source = self._end([panel.source for panel in panels], panels, [1.0] * len(panels))
-        target = self._end([panel.target for panel in panels], panels, ratios)
-        return WeightedPanels(panels, patterns, matrices, source, target)
+    def _weighted(self, panel: MatrixPanel, *, keep: bool) -> WeightedPanel:
+        patterns = None if panel.position is None else self._patterns(panel.position)
+        if panel.values is None or not keep:
+            return WeightedPanel(panel, None, patterns)
+        return WeightedPanel(panel, planes(panel.values, patterns, self.size.dtype), patterns)
 
-    def _end(self, nodes: list[Tensor], panels: list[MatrixPanel], factors: list[float]) -> PanelEnd:
-        kinds = [panel.kind.repeat_interleave(own.shape[1]) for own, panel in zip(nodes, panels, strict=True)]
-        kind = torch.cat(kinds)
-        factor = torch.cat(
-            [self.size.new_full((own.numel(),), f) for own, f in zip(nodes, factors, strict=True)]
-        )
-        scale = 1 / self.size[kind]  # [n, C]
+    def _joined(self, panels: list[WeightedPanel]) -> WeightedPanels:
+        by_kind: dict[tuple[int, int], list[WeightedPanel]] = {}
+        for own in panels:
+            by_kind.setdefault((own.panel.kind, self._num_planes(own)), []).append(own)
+        sections = [Section(kind, count, own) for (kind, count), own in by_kind.items()]
+        panels = [own for section in sections for own in section.panels]
+        factors = [own.panel.ratio**0.5 for own in panels]
+        ratio = None
+        if any(factor != 1 for factor in factors):
+            sizes = torch.tensor([own.panel.source.numel() for own in panels])
+            ratio = torch.tensor(factors).repeat_interleave(sizes)[:, None].to(self.size)
+        source = torch.cat([own.panel.source.reshape(-1) for own in panels])
+        target = torch.cat([own.panel.target.reshape(-1) for own in panels])
+        return WeightedPanels(sections, source, target, ratio, self._scale(sections))
+
+    def _num_planes(self, own: WeightedPanel) -> int:
+        if own.panel.values is None:
+            return 1
+        return self.channels * 2 if own.patterns is None else self.num_planes
+
+    def _scale(self, sections: list[Section]) -> Tensor:  # [sections, P]
+        scale = 1 / self.size[[section.kind for section in sections]]
         by_pattern = scale.repeat_interleave(self.pattern.out_features, dim=1)
         # a gradient for every parameter, also without taps: processes that train together wait for each
         by_pattern = by_pattern + 0 * self.pattern.weight.sum()
-        scale = torch.cat([scale, scale.square(), by_pattern], dim=1)
-        node = torch.cat([own.reshape(-1) for own in nodes])
-        return PanelEnd(node, kind, scale * factor[:, None], [own.numel() for own in nodes])
+        return torch.cat([scale, scale.square(), by_pattern], dim=1)
 
     def _patterns(self, position: Tensor) -> Tensor:  # [K, 3] -> [K, R]
         return self.pattern(position_features(position.to(self.size.dtype)))
@@ -146,26 +187,26 @@ class WeightMatrices(nn.Module):
                     (starts + end.expand(block.shape).reshape(-1)).reshape(-1, 1).to(batch.device)
                     for end in (block.source, block.target)
                 )
-                (row,) = self.vocabulary.rows("edge_kinds", [block.kind], batch.names[stack.members[0]])
-                kind = torch.full((len(source),), row, device=batch.device)
-                values = stack.block_values(number).to(self.size).reshape(len(kind), -1, 1, 1)  # [E, C, 1, 1]
-                panel = MatrixPanel(values[..., None], source, target, kind, 1, None)
-                matrices = [*values.unbind(1), *values.square().unbind(1)]
+                (kind,) = self.vocabulary.rows("edge_kinds", [block.kind], batch.names[stack.members[0]])
+                values = stack.block_values(number).to(self.size).reshape(len(source), -1, 1, 1)  # [E, C, 1, 1]
+                patterns, matrices = None, [values, values.square()]
                 if block.parameter is None:
-                    matrices = matrices[:1]
+                    matrices = [values[:, :1]]
                 elif layout.position is not None:
                     patterns = self._patterns(layout.edge_position().to(batch.device)).repeat(count, 1)
-                    weighted = values * patterns[:, None, :, None]  # [E, C, R, 1]
-                    matrices += [plane[..., None] for plane in weighted.flatten(1, 2).unbind(1)]
-                ratio = (layout.shape[2] / layout.shape[1]) ** 0.5
-                ends = (self._end([source], [panel], [1.0]), self._end([target], [panel], [ratio]))
-                found.append(WeightedPanels([panel], [None], [matrices], *ends))
+                    matrices.append((values * patterns[:, None, :, None]).flatten(1, 2)[..., None])
+                panel = MatrixPanel(
+                    None if block.parameter is None else values[..., None],
+                    *(source, target, kind, 1, None, layout.ratio),
+                )
+                planes_of_edges = torch.cat(matrices, dim=1).movedim(1, 2)  # [E, 1, P, 1]
+                found.append(self._joined([WeightedPanel(panel, planes_of_edges, patterns)]))
         return found
 
 
 def _mean_squares(panel: MatrixPanel, channels: int) -> Tensor:  # [G, C]
     if panel.values is None:
-        return torch.ones(len(panel.kind), channels, dtype=torch.float64)
+        return torch.ones(len(panel.target), channels, dtype=torch.float64)
     return panel.values.double().square().mean((1, 2, 3)).cpu()
 
 
@@ -202,19 +243,10 @@ class MatrixProduct(nn.Module):
         normed = self.norm(nodes)
         to_targets, to_sources = torch.zeros_like(nodes), torch.zeros_like(nodes)
         for panels in weighted:
-            along, against = self._sent(normed, 0, panels.source), self._sent(normed, 1, panels.target)
-            to_target, to_source = panels.messages(along, against)
-            to_targets = to_targets.index_add(0, panels.target.node, to_target)
-            to_sources = to_sources.index_add(0, panels.source.node, to_source)
+            kinds = [section.kind for section in panels.sections]
+            factor = self.gain[:, kinds] * panels.scale  # [2, sections, P]
+            to_target, to_source = panels.messages(normed, *(factor[..., None, None] * self.mix[:, None]))
+            to_targets = to_targets.index_add(0, panels.target, to_target)
+            to_sources = to_sources.index_add(0, panels.source, to_source)
         received = [signed_log(to_targets), signed_log(to_sources)]
         return nodes + self.update(torch.cat([normed, *received], dim=1))
-
-    def _sent(self, normed: Tensor, direction: int, end: PanelEnd) -> Tensor:
-        """Return what the nodes at one end send through each plane. [n, P, hidden]"""
-        mix = self.mix[direction].flatten(0, 1)
-        if len(end.node) < len(normed):
-            sent = F.linear(normed.index_select(0, end.node), mix)
-        else:
-            sent = F.linear(normed, mix).index_select(0, end.node)
-        factor = self.gain[direction].index_select(0, end.kind) * end.scale
-        return sent.view(len(end.node), -1, self.hidden) * factor[..., None]

@@ -54,7 +54,14 @@ class Layout:
     def key(self) -> tuple:
         """Equal for blocks whose matrices can be stacked."""
         taps = tuple((self.block.shape[d], d in self.block.positions) for d in self.taps)
-        return (self.block.parameter is None, *self.shape[1:3], taps)
+        return (self.block.kind, self.block.parameter is None, self.ratio, *self.shape[1:3], taps)
+
+    @cached_property
+    def ratio(self) -> float:
+        """Sources per target, the ratio of widths."""
+        if self.block.parameter is None:
+            return self.shape[2] / self.shape[1]
+        return self.sources.unique().numel() / max(1, self.targets.unique().numel())
 
     @cached_property
     def position(self) -> Tensor | None:
@@ -71,8 +78,15 @@ class Layout:
         dims = tuple(d for d in self.block.positions if d in self.taps)
         return block_position(replace(self.block, positions=dims))
 
-    def ends(self, end: Tensor) -> Tensor:
-        """Return the nodes at one end of the block. [matrices, rows or columns]"""
+    @cached_property
+    def sources(self) -> Tensor:  # [matrices, columns]
+        return self._ends(self.block.source)
+
+    @cached_property
+    def targets(self) -> Tensor:  # [matrices, rows]
+        return self._ends(self.block.target)
+
+    def _ends(self, end: Tensor) -> Tensor:
         return end.permute(self.order).reshape(self.shape[0], -1)
 
     def values(self, stack: Stack, number: int) -> Tensor:
@@ -85,14 +99,15 @@ class Layout:
 
 @dataclass(frozen=True, eq=False)
 class MatrixPanel:
-    """Edge blocks of one shape from any networks of a batch; structural edges have no values."""
+    """Edge blocks of one kind and shape from any networks of a batch; structural edges have no values."""
 
     values: Tensor | None  # [G, T, S, K, C]
     source: Tensor  # [G, S] node numbers in the batch
     target: Tensor  # [G, T]
-    kind: Tensor  # [G] rows of a vocabulary
+    kind: int  # row of a vocabulary
     taps: int
     position: Tensor | None  # [K, 3]
+    ratio: float  # sources per target
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -144,26 +159,26 @@ def arrange_matrices(batch: Batch, vocabulary: Vocabulary, *, stacked: bool) -> 
 
 
 def _panel(batch: Batch, vocabulary: Vocabulary, uses: list[tuple[Stack, int]]) -> MatrixPanel:
-    first = block_layouts(uses[0][0].graph).matrices[uses[0][1]]
-    sources, targets, kinds, values = [], [], [], []
+    sources, targets, values = [], [], []
     for stack, number in uses:
         layout = block_layouts(stack.graph).matrices[number]
         starts = torch.tensor([batch.node_starts[member] for member in stack.members])[:, None, None]
-        sources.append((layout.ends(layout.block.source) + starts).flatten(0, 1))
-        targets.append((layout.ends(layout.block.target) + starts).flatten(0, 1))
-        name = batch.names[stack.members[0]]
-        (kind,) = vocabulary.rows("edge_kinds", [layout.block.kind], name)
-        kinds.append(torch.full((len(stack.members) * layout.shape[0],), kind))
+        sources.append((layout.sources + starts).flatten(0, 1))
+        targets.append((layout.targets + starts).flatten(0, 1))
         if layout.block.parameter is not None:
             values.append(layout.values(stack, number))
+    stack, number = uses[0]
+    first = block_layouts(stack.graph).matrices[number]
+    (kind,) = vocabulary.rows("edge_kinds", [first.block.kind], batch.names[stack.members[0]])
     device = batch.device
     return MatrixPanel(
         values=_joined(values) if values else None,
         source=torch.cat(sources).to(device),
         target=torch.cat(targets).to(device),
-        kind=torch.cat(kinds).to(device),
+        kind=kind,
         taps=first.shape[3],
         position=None if first.position is None else first.position.to(device, batch.dtype),
+        ratio=first.ratio,
     )
 
 

@@ -7,7 +7,7 @@ states, also in the backward pass, which reads the weights again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -16,60 +16,53 @@ from torch import Tensor
 PIECE = 1 << 18  # weights that are read at once: they stay in cache
 
 
-def planes(values: Tensor, patterns: Tensor | None, dtype: torch.dtype) -> list[Tensor]:
-    """Return matrices `[G, T, S]`: sums over taps, sums of squares, sums weighted by patterns.
+def planes(values: Tensor, patterns: Tensor | None, dtype: torch.dtype) -> Tensor:
+    """Return sums over taps, sums of squares and sums weighted by patterns, each once for each channel.
 
-    Each comes once for each channel. Shapes: [G, T, S, K, C], [K, R]
+    Shapes: [G, T, S, K, C], [K, R] -> [G, T, P, S]
     """
     *shape, taps, _ = values.shape
     channels = values.to(dtype).unbind(-1)  # [G, T, S, K] each
     if taps == 1:
-        plain = [channel.squeeze(3) for channel in channels]
-        return plain + [own * own for own in plain]
+        found = [channel.squeeze(3) for channel in channels]
+        return torch.stack(found + [own * own for own in found], dim=2)
     found = [channel.sum(3) for channel in channels] + [channel.square().sum(3) for channel in channels]
     if patterns is not None:
         weighted = (torch.mm(patterns.t(), own.reshape(-1, taps).t()) for own in channels)
         found += [plane.view(shape) for own in weighted for plane in own]
-    return found
+    return torch.stack(found, dim=2)
 
 
-def multiply(matrices: Sequence[Tensor], along: Tensor, against: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the messages to targets and to sources.
+def multiply(matrices: Tensor, states: Tensor, sent: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the sums of states at the targets, plane by plane, and of what was sent at the sources.
 
-    Shapes: [G, S, P, d], [G, T, P, d] -> [G, T, d], [G, S, d]
+    Shapes: [G, T, P, S], [G, S, d], [G, T, P, d] -> [G, T, P, d], [G, S, d]
     """
-    to_target = torch.bmm(matrices[0], along[:, :, 0])
-    to_source = torch.bmm(matrices[0].mT, against[:, :, 0])
-    for number, plane in enumerate(matrices[1:], 1):
-        to_target = torch.baddbmm(to_target, plane, along[:, :, number])
-        to_source = torch.baddbmm(to_source, plane.mT, against[:, :, number])
-    return to_target, to_source
+    flat = matrices.flatten(1, 2)  # one product for all planes
+    return torch.bmm(flat, states).view(sent.shape), torch.bmm(flat.mT, sent.flatten(1, 2))
 
 
-def spread_sums(along: Tensor, against: Tensor, taps: int) -> tuple[Tensor, Tensor]:
-    """Do the same for structural edges, whose weights are 1. Shapes: [G, S, 1, d], [G, T, 1, d]"""
-    to_target, to_source = (taps * states.sum((1, 2))[:, None] for states in (along, against))
-    return to_target.expand(-1, against.shape[1], -1), to_source.expand(-1, along.shape[1], -1)
+def spread_sums(states: Tensor, sent: Tensor, taps: int) -> tuple[Tensor, Tensor]:
+    """Do the same for structural edges, whose weights are 1. Shapes: [G, S, d], [G, T, 1, d]"""
+    to_target, to_source = (taps * own.sum(1) for own in (states, sent.squeeze(2)))
+    return to_target[:, None, None].expand(sent.shape), to_source[:, None].expand(states.shape)
 
 
-def streamed(
-    values: Tensor, patterns: Tensor | None, along: Tensor, against: Tensor
-) -> tuple[Tensor, Tensor]:
+def streamed(values: Tensor, patterns: Tensor | None, states: Tensor, sent: Tensor) -> tuple[Tensor, Tensor]:
     """Multiply a few rows at a time, and again in the backward pass."""
-    return _Streamed.apply(values, patterns, along, against)
+    return _Streamed.apply(values, patterns, states, sent)
 
 
 class _Streamed(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, values: Tensor, patterns: Tensor | None, along: Tensor, against: Tensor
+        ctx: Any, values: Tensor, patterns: Tensor | None, states: Tensor, sent: Tensor
     ) -> tuple[Tensor, Tensor]:
-        ctx.save_for_backward(values, patterns, along, against)
-        to_target = torch.empty_like(against[:, :, 0])
-        to_source = torch.zeros_like(along[:, :, 0])
+        ctx.save_for_backward(values, patterns, states, sent)
+        to_target, to_source = torch.empty_like(sent), torch.zeros_like(states)
         for which, rows in _pieces(values):
-            matrices = planes(values[which, rows], patterns, along.dtype)
-            to_target[which, rows], own = multiply(matrices, along[which], against[which, rows])
+            matrices = planes(values[which, rows], patterns, states.dtype)
+            to_target[which, rows], own = multiply(matrices, states[which], sent[which, rows])
             to_source[which] += own
         return to_target, to_source
 
@@ -84,8 +77,8 @@ class _Streamed(torch.autograd.Function):
             wanted = [number for number, total in enumerate(sums) if total is not None]
             with torch.enable_grad():
                 leaves = [own[number].requires_grad_() for number in wanted]  # type: ignore[union-attr]
-                values, patterns, along, against = own
-                done = multiply(planes(values, patterns, along.dtype), along, against)  # type: ignore[arg-type, union-attr]
+                values, patterns, states, sent = own
+                done = multiply(planes(values, patterns, states.dtype), states, sent)  # type: ignore[arg-type, union-attr]
             found = torch.autograd.grad(done, leaves, (to_target[which, rows], to_source[which]))
             for number, part in zip(wanted, found, strict=True):
                 sums[number][places[number]] += part  # type: ignore[index]
