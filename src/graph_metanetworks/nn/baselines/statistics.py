@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -22,13 +23,24 @@ def summary_statistics(values: Tensor) -> Tensor:
     >>> summary_statistics(torch.arange(5.0)[:, None])
     tensor([[2., 2., 0., 1., 2., 3., 4.]])
     """
-    ordered = values.sort(dim=0).values  # torch.quantile rejects large tensors
+    ordered = _sorted(values)  # torch.quantile rejects large tensors
     positions = torch.tensor(QUANTILES, dtype=torch.float64) * (len(values) - 1)
     below = positions.floor().long()
     fraction = (positions - below).to(values)[:, None]
     above = (below + 1).clamp(max=len(values) - 1)
     quantiles = torch.lerp(ordered[below], ordered[above], fraction)
     return torch.cat([values.mean(0)[None], values.var(0, correction=0)[None], quantiles]).t()
+
+
+def _sorted(values: Tensor) -> Tensor:  # [n, networks]
+    if (
+        values.requires_grad
+        or values.device.type != "cpu"
+        or values.dtype not in (torch.float32, torch.float64)
+    ):
+        return values.sort(dim=0).values
+    # NumPy sorts with vector instructions, in a quarter of the time
+    return torch.from_numpy(np.sort(values.t().numpy(), axis=1)).t()
 
 
 def by_tensor(stack: Stack) -> dict[str, Tensor]:
