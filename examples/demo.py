@@ -23,7 +23,7 @@ from graph_metanetworks.table import Table
 from graph_metanetworks.tasks.accuracy import Accuracy, LabelledZoo, Machine, Options, TracedZoo
 from graph_metanetworks.zoo.recipes.classifiers import VaryingCnns
 
-METHODS = ("gmn", "dmc", "deepsets", "statnn", "statnn-boosting")
+METHODS = ("gmn-probes", "gmn", "statnn", "statnn-boosting", "dmc", "deepsets")
 SETTING = "50"
 console = Console(highlight=False)
 
@@ -31,7 +31,7 @@ console = Console(highlight=False)
 def demo(
     networks: Annotated[int, typer.Option(min=40, help="Number of networks in the zoo.")] = 240,
     epochs: Annotated[int, typer.Option(min=1, help="Training epochs of each network.")] = 5,
-    steps: Annotated[int, typer.Option(min=10, help="Training steps of each method, a multiple of 5.")] = 600,
+    steps: Annotated[int, typer.Option(min=10, help="Training steps of each method, a multiple of 10.")] = 300,
     out: Annotated[Path, typer.Option(help="Output folder.")] = Path("demo"),
 ) -> None:
     """Build a zoo, train every method on half of it, and show the results."""
@@ -42,7 +42,7 @@ def demo(
     data = LabelledZoo(TracedZoo(zoo))
     step("2", f"train {len(METHODS)} methods to predict test accuracy from weights alone")
     # few rounds: with only 40 validation networks, an early checkpoint could be the best by chance
-    options = Options(steps=steps, rounds=5, patience=0)
+    options = Options(steps=steps, rounds=10, patience=0)
     grid = Grid(Accuracy(options), methods=METHODS, settings=(SETTING,), seeds=1)
     folder = out / "experiment"
     results = Results(grid, folder, run_grid(data, grid, folder, Machine(quiet=False)))

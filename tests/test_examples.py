@@ -151,7 +151,7 @@ def test_the_whole_tour(tour_module, tmp_path):
 def test_the_demo_ends_with_what_the_reader_came_for(tmp_path):
     little = ("--networks", "40", "--epochs", "1", "--steps", "10")
     output = run("demo.py", *little, "--out", tmp_path, timeout=800)
-    for method in ("GMN", "DMC", "DeepSets", "StatNN", "StatNN, boosted"):
+    for method in ("GMN", "GMN with probes", "DMC", "DeepSets", "StatNN", "StatNN, boosted"):
         assert re.search(rf"^ +{method} +[\d,–]+ +-?[\d.]+ +\S+$", output, re.MULTILINE), method
     assert len(re.findall(r"network-\d+\.safetensors", output)) == 3
     assert (tmp_path / "scatter.png").is_file() and (tmp_path / "experiment" / "report.html").is_file()

@@ -6,7 +6,7 @@ the tests take it from this list.
 
 from __future__ import annotations
 
-from graph_metanetworks.errors import TaskError
+from graph_metanetworks.errors import TaskError, UnsupportedNetwork
 from graph_metanetworks.lookup import UnknownTarget, find_object
 from graph_metanetworks.methods.method import Method, Output
 from graph_metanetworks.nn.baselines import DMC, ProbedStatNN, StatNN, WeightSet
@@ -29,7 +29,7 @@ def _gmn(output: Output, **options: object) -> GraphMetanetwork:
 
 def _probes(output: Output, name: str) -> Probes:
     if output.input_shape is None:
-        raise TaskError(
+        raise UnsupportedNetwork(
             f"{name} runs networks on probes, and the networks of this zoo do not all take one input of the "
             "same shape: choose another method."
         )

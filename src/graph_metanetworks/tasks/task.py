@@ -39,7 +39,15 @@ class Task(ABC, Generic[OptionsT]):
     options_class: ClassVar[type[TaskOptions]] = TaskOptions
     runner_class: ClassVar[type[Runner]] = Runner
     scores: ClassVar[tuple[Score, ...]]  # the first chooses checkpoints
-    methods: ClassVar[tuple[str, ...]] = ("gmn", "dmc", "deepsets", "statnn", "statnn-boosting")
+    methods: ClassVar[tuple[str, ...]] = (  # that experiments compare
+        "gmn",
+        "gmn-probes",
+        "statnn",
+        "statnn-probes",
+        "statnn-boosting",
+        "dmc",
+        "deepsets",
+    )
     settings: ClassVar[tuple[str, ...]] = ("50", "5", "ood")
 
     def __init__(self, options: OptionsT | None = None, *, reference: str | None = None) -> None:

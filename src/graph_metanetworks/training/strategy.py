@@ -27,7 +27,7 @@ class Strategy(ABC):
 
 
 class GradientDescent(Strategy):
-    """Adam on batches of networks, with validation, checkpoints and early stopping."""
+    """AdamW on batches of networks, with validation, checkpoints and early stopping."""
 
     def check(self, options: TrainingOptions, machine: Machine) -> None:
         with optional_imports():  # it imports Lightning
