@@ -103,6 +103,7 @@ METHODS = {
                 size: lambda output, budget=budget: StatNN(None, output.width, by="both", budget=budget)
                 for size, budget in BUDGETS.items()
             },
+            learning_rate=1e-2,
         ),
         Method(
             "statnn-probes",
@@ -114,6 +115,7 @@ METHODS = {
                 )
                 for size, budget in BUDGETS.items()
             },
+            learning_rate=1e-2,
         ),
         Method(
             "statnn-boosting",
