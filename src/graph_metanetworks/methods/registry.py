@@ -135,6 +135,7 @@ METHODS = {
                 "paper": lambda output: DMC((64, 128, 192, 256), 640, output.width),
                 "small": lambda output: DMC((24, 40, 56, 64), 96, output.width),
             },
+            learning_rate=3e-3,
         ),
         Method(
             "deepsets",
