@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -88,15 +88,8 @@ class WeightMatrices(nn.Module):
     @torch.no_grad()
     def fit(self, batches: Iterable[Batch]) -> None:
         """Take the size of the weights of each kind of edge from a training zoo."""
-        total = torch.zeros(*self.size.shape, dtype=torch.float64)
-        count = torch.zeros(len(total), 1, dtype=torch.float64)
-        for batch in batches:
-            for panel in arrange_matrices(batch, self.vocabulary, stacked=True):
-                kind = panel.kind.cpu()
-                total.index_add_(0, kind, _mean_squares(panel, self.channels) * panel.fan_in)
-                count.index_add_(0, kind, torch.ones(len(kind), 1, dtype=torch.float64))
-        size = (total / count.clamp(min=1)).sqrt()
-        self.size.copy_(torch.where((size > 0) & size.isfinite(), size, 1))
+        size = sizes_by_kind(batches, self.vocabulary, self.channels, lambda panel: panel.fan_in)
+        self.size.copy_(size)
 
     def forward(self, batch: Batch, engine: str = "blocks") -> list[WeightedPanels]:
         """Arrange a batch into panels, as an engine of `GraphMetanetwork` wants them."""
@@ -161,6 +154,21 @@ class WeightMatrices(nn.Module):
                 ends = (self._end([source], [panel], [1.0]), self._end([target], [panel], [ratio]))
                 found.append(WeightedPanels([panel], [None], [matrices], *ends))
         return found
+
+
+def sizes_by_kind(
+    batches: Iterable[Batch], vocabulary: Vocabulary, channels: int, fan_in: Callable[[MatrixPanel], int]
+) -> Tensor:
+    """Return the root of mean(w^2) * fan-in of each kind of edge, 1 for kinds without weights. [kinds, C]"""
+    total = torch.zeros(len(vocabulary.edge_kinds), channels, dtype=torch.float64)
+    count = torch.zeros(len(total), 1, dtype=torch.float64)
+    for batch in batches:
+        for panel in arrange_matrices(batch, vocabulary, stacked=True):
+            kind = panel.kind.cpu()
+            total.index_add_(0, kind, _mean_squares(panel, channels) * fan_in(panel))
+            count.index_add_(0, kind, torch.ones(len(kind), 1, dtype=torch.float64))
+    size = (total / count.clamp(min=1)).sqrt()
+    return torch.where((size > 0) & size.isfinite(), size, 1)
 
 
 def _mean_squares(panel: MatrixPanel, channels: int) -> Tensor:  # [G, C]

@@ -67,7 +67,7 @@ class _Streamed(torch.autograd.Function):
         ctx.save_for_backward(values, patterns, along, against)
         to_target = torch.empty_like(against[:, :, 0])
         to_source = torch.zeros_like(along[:, :, 0])
-        for which, rows in _pieces(values):
+        for which, rows in pieces(values.shape[:4], PIECE):
             matrices = planes(values[which, rows], patterns, along.dtype)
             to_target[which, rows], own = multiply(matrices, along[which], against[which, rows])
             to_source[which] += own
@@ -78,7 +78,7 @@ class _Streamed(torch.autograd.Function):
         to_target, to_source = grads
         given = ctx.saved_tensors
         sums = [torch.zeros_like(t) if n else None for n, t in zip(ctx.needs_input_grad, given, strict=True)]
-        for which, rows in _pieces(given[0]):
+        for which, rows in pieces(given[0].shape[:4], PIECE):
             places = ((which, rows), ..., which, (which, rows))
             own = [None if t is None else t[place].detach() for t, place in zip(given, places, strict=True)]
             wanted = [number for number, total in enumerate(sums) if total is not None]
@@ -92,10 +92,13 @@ class _Streamed(torch.autograd.Function):
         return tuple(sums)
 
 
-def _pieces(values: Tensor) -> Iterator[tuple[slice, slice]]:
-    """Cut a panel: some rows of one matrix, or all rows of some matrices."""
-    count, rows, columns, taps, _ = values.shape
-    step = max(1, PIECE // max(1, columns * taps))
+def pieces(shape: Sequence[int], limit: int) -> Iterator[tuple[slice, slice]]:
+    """Cut a panel `[G, T, S, K]` into pieces of at most `limit` weights, or of one row.
+
+    They are some rows of one matrix, or all rows of some matrices.
+    """
+    count, rows, columns, taps = shape
+    step = max(1, limit // max(1, columns * taps))
     together = max(1, step // max(1, rows))
     for first in range(0, count, together):
         for row in range(0, rows, step):
