@@ -72,7 +72,7 @@ METHODS = {
             "GMN (message passing)",
             "messages with one state per pair of neurons; any architecture; invariant to its symmetries",
             {
-                "paper": lambda output: _gmn(output, hidden=128, layers=4, blocks="bundles"),
+                "paper": lambda output: _gmn(output, hidden=135, layers=4, blocks="bundles"),
                 "small": lambda output: _gmn(output, hidden=28, layers=3, blocks="bundles"),
             },
             levels=("graph", "node", "edge"),
