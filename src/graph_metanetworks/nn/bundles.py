@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from graph_metanetworks.graph.batch import Batch
+from graph_metanetworks.graph.parts import MAX_POSITIONS
 from graph_metanetworks.nn.encoders import position_features
 from graph_metanetworks.nn.engine.matrices import MatrixPanel, arrange_matrices, block_layouts
 from graph_metanetworks.nn.engine.products import pieces
@@ -24,7 +24,7 @@ from graph_metanetworks.nn.matrix_product import POSITION_FEATURES, sizes_by_kin
 from graph_metanetworks.nn.mlp import Mlp, product, signed_log
 from graph_metanetworks.nn.vocabulary import Vocabulary
 
-SHARPNESS = 3.0  # weights far below a third of the usual size are shown as they are, others by their logarithm
+SHARPNESS = 3.0  # weights far above a third of the usual size are shown by their logarithm
 SMALL = 0.1  # sizes far below it look alike
 FEATURES = 2  # of each weight
 LIST_BELOW = 1_000  # bundles: smaller panels run together as one list
@@ -128,10 +128,13 @@ class BundleEncoder(nn.Module):
 
     def encode(self, panel: MatrixPanel, matrices: slice = slice(None), rows: slice = slice(None)) -> Tensor:
         """Return the first states of some bundles of a panel. [G, T, S, hidden]"""
-        kind, count = panel.kind[matrices], panel.shape[2]
+        kind = panel.kind[matrices]
         values = self._values(panel)[matrices, rows].to(self.size.dtype)
-        features = self._features(values, kind, count)  # [G, T, S, K, F]
-        weights = self._tap_weights(panel.position, panel.taps)
+        features = self._features(values, kind, panel.shape[2])  # [G, T, S, K, F]
+        position = (
+            self.size.new_zeros(panel.taps, MAX_POSITIONS) if panel.position is None else panel.position
+        )
+        weights = self._tap_weights(position) / panel.taps**0.5
         return self._states(product(features.flatten(3), weights.flatten(0, 1).t()), kind)
 
     def _values(self, panel: MatrixPanel) -> Tensor:  # [G, T, S, K, C]
@@ -144,12 +147,9 @@ class BundleEncoder(nn.Module):
         scaled = values * scale.view(len(kind), *(1 for _ in values.shape[1:-1]), -1)
         return torch.cat([signed_log(SHARPNESS * scaled), (scaled.abs() + SMALL).log()], dim=-1)
 
-    def _tap_weights(self, position: Tensor | None, taps: int) -> Tensor:  # [K, 3] -> [K, F, hidden]
-        """Return what taps are contracted with. Taps without a position count as one in the centre does."""
-        if position is None:
-            position = self.size.new_zeros(taps, 3)
-        weights = self.tap(position_features(position.to(self.size.dtype)))
-        return weights.view(taps, -1, self.hidden) / taps**0.5
+    def _tap_weights(self, position: Tensor) -> Tensor:  # [n, 3] -> [n, F, hidden]
+        """Return what taps are contracted with; one without a position counts as one in the centre does."""
+        return self.tap(position_features(position.to(self.size.dtype))).view(len(position), -1, self.hidden)
 
     def _states(self, contracted: Tensor, kind: Tensor) -> Tensor:  # [G, T, S, hidden]
         first = contracted + self.kind(kind)[:, None, None]
@@ -166,15 +166,16 @@ class BundleEncoder(nn.Module):
                 pairs = (starts + end.expand(shape).reshape(-1) for end in (block.source, block.target))
                 ends.append(Ends(*(pair.reshape(-1, 1).to(batch.device) for pair in pairs)))
                 bundles = ends[-1].num_bundles
-                bundle = torch.arange(bundles).view(count, *shape).expand(count, *block.shape).reshape(-1)
+                bundle = torch.arange(bundles, device=batch.device).view(count, *shape)
+                bundle = bundle.expand(count, *block.shape).reshape(-1)  # of each edge
                 (row,) = self.vocabulary.rows("edge_kinds", [block.kind], batch.names[stack.members[0]])
                 kind = torch.full((bundles,), row, device=batch.device)
                 values = stack.block_values(number).to(self.size).reshape(len(bundle), -1)  # [E, C]
                 features = self._features(values, kind[bundle], layout.shape[2])
                 position = layout.edge_position().to(batch.device).repeat(count, 1)
-                weights = self._tap_weights(position, len(position))
-                terms = (features[:, :, None] * weights).sum(1) * (len(position) / layout.shape[3]) ** 0.5
-                contracted = terms.new_zeros(bundles, self.hidden).index_add(0, bundle.to(terms.device), terms)
+                weights = self._tap_weights(position) / layout.shape[3] ** 0.5
+                terms = (features[:, :, None] * weights).sum(1)  # [E, hidden]
+                contracted = terms.new_zeros(bundles, self.hidden).index_add(0, bundle, terms)
                 states.append(self._states(contracted[:, None, None], kind))
         return KeptBundles(batch.num_nodes, ends, states)
 
@@ -208,8 +209,9 @@ class Bundles(ABC):
         """Gather the terms of nodes at both ends of each panel. [G, S, i], [G, T, i]"""
         found = []
         for values, index, end in ((terms.source, self.source, 0), (terms.target, self.target, 1)):
-            parts = values.index_select(0, index).split([ends[end].numel() for ends in self.ends])
-            found.append([part.view(*ends[end].shape, -1) for part, ends in zip(parts, self.ends, strict=True)])
+            shapes = [ends[end].shape for ends in self.ends]
+            parts = values.index_select(0, index).split([shape.numel() for shape in shapes])
+            found.append([part.view(*shape, -1) for part, shape in zip(parts, shapes, strict=True)])
         return list(zip(*found, strict=True))
 
     def _counts(self, end: int) -> Tensor:
@@ -264,13 +266,14 @@ class StreamedBundles(Bundles):
         blocks, to_target, to_source = [own for own, _ in layers], [], []
         for panel, ends in zip(self.panels, gathered, strict=True):
             to_source.append(torch.zeros_like(ends[-1][0]))
-            limit = PIECE // self.encoder.hidden
             rows_of: dict[int, list[Tensor]] = {}
-            for matrices, rows in pieces((*panel.shape, panel.taps), limit):
+            for matrices, rows in pieces((*panel.shape, panel.taps), PIECE // self.encoder.hidden):
                 cut = [(source[matrices], target[matrices, rows]) for source, target in ends]
-                here = checkpoint(self._piece, panel, matrices, rows, blocks, cut, use_reentrant=False)
-                rows_of.setdefault(matrices.start, []).append(here[0])
-                to_source[-1][matrices] += here[1]
+                to_rows, to_columns = checkpoint(
+                    self._piece, panel, matrices, rows, blocks, cut, use_reentrant=False
+                )
+                rows_of.setdefault(matrices.start, []).append(to_rows)
+                to_source[-1][matrices] += to_columns
             to_target += [torch.cat(parts, dim=1).flatten(0, 1) for parts in rows_of.values()]
         return torch.cat(to_target), torch.cat([own.flatten(0, 1) for own in to_source])
 

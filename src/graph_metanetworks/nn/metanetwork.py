@@ -91,17 +91,17 @@ class GraphMetanetwork(nn.Module):
         level: "graph" `[B, out]`, "node" `[N, out]` or "edge" `[E, out]`.
         inner: width inside the blocks' MLPs; `hidden` by default.
         readout: at graph level "edges" (the mean over edges), "kinds", "tensors", "groups" (of nodes; the
-            default of "matrix-product" and "bundles"), "nodes" or "attention"; at edge level "each" or "edit" (the weights
-            plus a learned change); or a `Readout`.
+            default of "matrix-product" and "bundles"), "nodes" or "attention"; at edge level "each" or "edit"
+            (the weights plus a learned change); or a `Readout`.
         channels: numbers on each edge: 1 for weights, 2 for weights and gradients, ...
         fourier: pairs of sine and cosine features of each weight.
         tensors: names of parameters with their own learned scale and, when editing, step size; others share
             those of their kind. `fit` adds the tensors of a zoo.
         aggregation, two_way, global_feature: see `MessagePassing`; other blocks ignore them.
         blocks: "message-passing" (the paper's, the default); "matrix-product" (states are multiplied by the
-            weights: no edge states, faster by far, transfers to other widths); "bundles" (message passing where
-            parallel edges, such as the taps of a kernel, share a state; transfers too); `gmn.nn.Grit(...)`;
-            or a list of your own modules `(State, Links) -> State`.
+            weights: no edge states, faster by far, transfers to other widths); "bundles" (message passing;
+            parallel edges, such as taps of a kernel, share a state; transfers too); `gmn.nn.Grit(...)`; or a
+            list of your own modules `(State, Links) -> State`.
         probes: inputs to run through the networks, such as `gmn.nn.Probes(32, (3, 32, 32))`. Activations are
             features of nodes; all nodes and the readout "groups" know the outputs. Needs forward passes.
         canonical: bring networks to canonical form first: "scales" (and signs and phases of units) or "signs"
@@ -274,8 +274,8 @@ class GraphMetanetwork(nn.Module):
     def _check(self, batch: Batch, engine: Engine) -> None:
         if engine == "stream" and not self.runs_on_panels:
             raise ValueError(
-                "engine='stream' runs message passing, bundles and matrix products only. Use engine='edge_list' for "
-                "other blocks."
+                "engine='stream' runs message passing, bundles and matrix products only. Use "
+                "engine='edge_list' for other blocks."
             )
         if batch.channels != self.channels:
             raise ValueError(
