@@ -76,7 +76,8 @@ def test_all_learn(level):
     net = metanetwork(level=level)
     net(many(["cnn-2d-batch-norm"])).square().sum().backward()
     assert net.matrices is not None
-    assert all(torch.any(p.grad) for p in net.matrices.parameters() if p.grad is not None)
+    grads = [parameter.grad for parameter in net.matrices.parameters()]
+    assert all(grad is not None and bool(grad.any()) for grad in grads)
     assert_all_learn(metanetwork(level=level))
 
 
