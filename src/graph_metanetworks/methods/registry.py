@@ -76,7 +76,7 @@ METHODS = {
                 "small": lambda output: _gmn(output, hidden=28, layers=3, blocks="bundles"),
             },
             levels=("graph", "node", "edge"),
-            learning_rate=3e-3,
+            learning_rate=8e-3,
         ),
         Method(
             "gmn-paper",
