@@ -31,7 +31,9 @@ console = Console(highlight=False)
 def demo(
     networks: Annotated[int, typer.Option(min=40, help="Number of networks in the zoo.")] = 240,
     epochs: Annotated[int, typer.Option(min=1, help="Training epochs of each network.")] = 5,
-    steps: Annotated[int, typer.Option(min=10, help="Training steps of each method, a multiple of 10.")] = 300,
+    steps: Annotated[
+        int, typer.Option(min=10, help="Training steps of each method, a multiple of 10.")
+    ] = 300,
     out: Annotated[Path, typer.Option(help="Output folder.")] = Path("demo"),
 ) -> None:
     """Build a zoo, train every method on half of it, and show the results."""

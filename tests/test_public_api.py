@@ -46,6 +46,8 @@ NAMES = [
 
 METANETWORKS = [
     "AttentionPooling",
+    "BundleEncoder",
+    "BundlePassing",
     "Canonical",
     "EachEdge",
     "EachNode",

@@ -39,7 +39,7 @@ def spread(results: Tensor) -> float:
     return float((results - results[:1]).abs().max())
 
 
-@pytest.mark.parametrize("blocks", ["message-passing", "matrix-product"])
+@pytest.mark.parametrize("blocks", ["message-passing", "matrix-product", "bundles"])
 @pytest.mark.parametrize("name", NAMES)
 def test_rescaled_copies_have_equal_results(name: str, blocks: str) -> None:
     batch, model = copies(name), metanetwork(blocks=blocks)
@@ -119,9 +119,10 @@ def test_errors() -> None:
     assert repr(Canonical("signs")) == "Canonical('signs')"
 
 
+@pytest.mark.parametrize("blocks", ["matrix-product", "bundles"])
 @pytest.mark.parametrize("name", ["mlp-relu", "siren"])
-def test_as_an_option(name: str, tmp_path) -> None:
-    batch, model = copies(name), metanetwork(blocks="matrix-product", canonical="scales")
+def test_as_an_option(name: str, blocks: str, tmp_path) -> None:
+    batch, model = copies(name), metanetwork(blocks=blocks, canonical="scales")
     model.fit([batch])
     assert spread(model(batch)) < 1e-9
     again = gmn.GraphMetanetwork.from_pretrained(model.save_pretrained(tmp_path))

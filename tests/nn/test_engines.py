@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import graph_metanetworks as gmn
-from graph_metanetworks.nn import execution, metanetwork
+from graph_metanetworks.nn import bundles, execution, metanetwork
 from graph_metanetworks.nn.engine import products
 from graph_metanetworks.nn.engine import workers as engine_workers
 from graph_metanetworks.nn.execution import BLOCKS
@@ -136,8 +136,26 @@ def test_engines_agree_on_matrix_products_of(name):
     assert_same(net, [(traced(name).graph, weights(name))], ["blocks", "stream"])
 
 
-def test_half_precision_is_read_as_it_is():
-    net = gmn.GraphMetanetwork(8, 2, blocks="matrix-product")
+@pytest.mark.parametrize("listed", [0, 10_000], ids=["panels", "a list"])
+@pytest.mark.parametrize(("level", "readout"), PRODUCTS)
+def test_engines_agree_on_bundles(level, readout, listed, monkeypatch):
+    monkeypatch.setattr(bundles, "PIECE", 8 * 20)  # numbers: pieces of some rows, and of some matrices
+    monkeypatch.setattr(bundles, "LIST_BELOW", listed)
+    out = 1 if readout == "edit" else 2
+    net = gmn.GraphMetanetwork(8, 3, out, level=level, readout=readout, blocks="bundles").double()
+    net.fit([gmn.collate(mixed()).to(torch.float64)])
+    assert_same(net, mixed(), ["blocks", "stream"])
+
+
+@pytest.mark.parametrize("name", ["lstm", "transformer-encoder", "grid-triplane", "hf-llama"])
+def test_engines_agree_on_bundles_of(name):
+    net = gmn.GraphMetanetwork(8, 2, 2, blocks="bundles").double()
+    assert_same(net, [(traced(name).graph, weights(name))], ["blocks", "stream"])
+
+
+@pytest.mark.parametrize("blocks", ["matrix-product", "bundles"])
+def test_half_precision_is_read_as_it_is(blocks):
+    net = gmn.GraphMetanetwork(8, 2, blocks=blocks)
     graph, state = traced("mlp-relu").graph, weights("mlp-relu")
     half = gmn.collate([(graph, {name: value.half() for name, value in state.items()})])
     rounded = gmn.collate([(graph, {name: value.half().float() for name, value in state.items()})])

@@ -37,10 +37,17 @@ def test_matrix_products_on_the_menagerie(name):
     assert_equivariant(metanetwork(level="node", blocks="matrix-product"), name)
 
 
+@every_architecture
+def test_bundles_on_the_menagerie(name):
+    """At nodes, whose states need those of bundles."""
+    assert_equivariant(metanetwork(level="node", blocks="bundles"), name)
+
+
+@pytest.mark.parametrize("blocks", ("matrix-product", "bundles"))
 @pytest.mark.parametrize("level", ("graph", "edge"))
 @one_of_each_family
-def test_matrix_products(name, level):
-    assert_equivariant(metanetwork(level=level, blocks="matrix-product"), name)
+def test_pairs_of_neurons(name, level, blocks):
+    assert_equivariant(metanetwork(level=level, blocks=blocks), name)
 
 
 @pytest.mark.parametrize("level", LEVELS)

@@ -28,6 +28,7 @@ MODELS |= {
     "gmn-matrix-product-edit": lambda: gmn.GraphMetanetwork(
         8, 2, level="edge", readout="edit", blocks="matrix-product"
     ),
+    "gmn-bundles-edit": lambda: gmn.GraphMetanetwork(8, 2, level="edge", readout="edit", blocks="bundles"),
     "gmn-named": lambda: gmn.GraphMetanetwork(8, 1, level="edge", readout="edit", tensors=["0.weight"]),
     "grit": lambda: gmn.GraphMetanetwork(8, 2, blocks=gmn.nn.Grit(heads=2), readout="tensors"),
     "statnn": lambda: StatNN(16),

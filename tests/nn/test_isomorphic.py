@@ -8,10 +8,10 @@ import graph_metanetworks as gmn
 from support.written import Attention, Mlp, Residual, graph_of
 
 
-@pytest.fixture(params=["edges", "nodes", "attention", "matrix products"])
+@pytest.fixture(params=["edges", "nodes", "attention", "matrix-product", "bundles"])
 def net(request) -> gmn.GraphMetanetwork:
-    if request.param == "matrix products":
-        return gmn.GraphMetanetwork(16, 3, 4, blocks="matrix-product").double()
+    if request.param in ("matrix-product", "bundles"):
+        return gmn.GraphMetanetwork(16, 3, 4, blocks=request.param).double()
     return gmn.GraphMetanetwork(16, 3, 4, readout=request.param).double()
 
 

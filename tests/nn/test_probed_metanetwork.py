@@ -28,6 +28,7 @@ def batch() -> gmn.Batch:
 
 MODELS = {
     "groups": lambda: gmn.GraphMetanetwork(8, 2, 2, blocks="matrix-product", probes=gmn.nn.Probes(5, (4,))),
+    "bundles": lambda: gmn.GraphMetanetwork(8, 2, 2, blocks="bundles", probes=gmn.nn.Probes(5, (4,))),
     "message passing": lambda: gmn.GraphMetanetwork(8, 2, 2, readout="groups", probes=gmn.nn.Probes(5, (4,))),
     "statnn": lambda: ProbedStatNN(gmn.nn.Probes(5, (4,)), 16, 2, by="kind"),
 }

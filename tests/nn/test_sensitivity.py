@@ -14,6 +14,7 @@ from support.written import Attention, Mlp, Sets, graph_of
 BLOCKS = {
     **{aggregation: {"aggregation": aggregation} for aggregation in ("mean", "sum", "max", "fan")},
     "matrix-product": {"blocks": "matrix-product"},
+    "bundles": {"blocks": "bundles"},
 }
 
 
@@ -117,7 +118,7 @@ def test_activation_functions(net):
 SMALL = ("mlp-relu", "cnn-2d-batch-norm", "lstm", "deep-sets", "resnet-basic-identity")
 
 
-@pytest.mark.parametrize("blocks", ["message-passing", "matrix-product"])
+@pytest.mark.parametrize("blocks", ["message-passing", "matrix-product", "bundles"])
 @given(name=st.sampled_from(SMALL), seed=st.integers(0, 2**31))
 @settings(max_examples=30)
 def test_no_other_permutation_is_a_symmetry(blocks, name, seed):

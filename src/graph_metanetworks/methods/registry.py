@@ -68,6 +68,17 @@ METHODS = {
             learning_rate=3e-3,
         ),
         Method(
+            "gmn-bundles",
+            "GMN (message passing)",
+            "messages with one state per pair of neurons; any architecture; invariant to its symmetries",
+            {
+                "paper": lambda output: _gmn(output, hidden=135, layers=4, blocks="bundles"),
+                "small": lambda output: _gmn(output, hidden=28, layers=3, blocks="bundles"),
+            },
+            levels=("graph", "node", "edge"),
+            learning_rate=8e-3,
+        ),
+        Method(
             "gmn-paper",
             "GMN (paper)",
             "message passing as in the paper; any architecture; invariant to its symmetries",

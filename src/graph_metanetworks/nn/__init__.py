@@ -1,5 +1,6 @@
 """Metanetworks: graph networks on parameter graphs."""
 
+from graph_metanetworks.nn.bundles import BundleEncoder, BundlePassing
 from graph_metanetworks.nn.canonical import Canonical
 from graph_metanetworks.nn.encoders import EdgeEncoder, NodeEncoder
 from graph_metanetworks.nn.grit import Grit, GritBlock
@@ -29,6 +30,8 @@ from graph_metanetworks.nn.vocabulary import UnknownKind, Vocabulary
 
 __all__ = [
     "AttentionPooling",
+    "BundleEncoder",
+    "BundlePassing",
     "Canonical",
     "EachEdge",
     "EachNode",

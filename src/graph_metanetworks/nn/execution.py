@@ -101,8 +101,8 @@ def run_panels(network: GraphMetanetwork, batch: Batch, plan: ExecutionPlan) -> 
     return _read(network, edges, State(nodes, nodes[:0], features), links)
 
 
-def run_products(network: GraphMetanetwork, batch: Batch, engine: str, plan: ExecutionPlan) -> Tensor:
-    """Run a metanetwork whose blocks are all `MatrixProduct`; edges get a state only where they are read."""
+def run_pairs(network: GraphMetanetwork, batch: Batch, engine: str, plan: ExecutionPlan) -> Tensor:
+    """Run a metanetwork whose blocks join pairs of neurons; edges get a state only where they are read."""
     assert network.matrices is not None
     nodes, links = network.encode(batch)
     panels = network.matrices(batch, engine)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -80,9 +80,7 @@ class WeightedPanels:
         for section, end, mixes, backs in zip(self.sections, ends, mix, back, strict=True):
             sent = F.linear(end, backs[: section.num_planes].flatten(0, 1))
             parts = sent.split([own.num_targets for own in section.panels])
-            done = [
-                own.multiply(next(rest), part) for own, part in zip(section.panels, parts, strict=True)
-            ]
+            done = [own.multiply(next(rest), part) for own, part in zip(section.panels, parts, strict=True)]
             sums = _joined([to_target for to_target, _ in done])
             to_targets.append(F.linear(sums, mixes[: section.num_planes].movedim(0, 1).flatten(1)))
             to_sources += [to_source for _, to_source in done]
@@ -121,14 +119,8 @@ class WeightMatrices(nn.Module):
     @torch.no_grad()
     def fit(self, batches: Iterable[Batch]) -> None:
         """Take the size of the weights of each kind of edge from a training zoo."""
-        total = torch.zeros(*self.size.shape, dtype=torch.float64)
-        count = torch.zeros(len(total), 1, dtype=torch.float64)
-        for batch in batches:
-            for panel in arrange_matrices(batch, self.vocabulary, stacked=True):
-                total[panel.kind] += _mean_squares(panel, self.channels).sum(0) * panel.fan_in
-                count[panel.kind] += len(panel.target)
-        size = (total / count.clamp(min=1)).sqrt()
-        self.size.copy_(torch.where((size > 0) & size.isfinite(), size, 1))
+        size = sizes_by_kind(batches, self.vocabulary, self.channels, lambda panel: panel.fan_in)
+        self.size.copy_(size)
 
     def forward(self, batch: Batch, engine: str = "blocks") -> list[WeightedPanels]:
         """Arrange a batch into panels, as an engine of `GraphMetanetwork` wants them."""
@@ -188,7 +180,9 @@ class WeightMatrices(nn.Module):
                     for end in (block.source, block.target)
                 )
                 (kind,) = self.vocabulary.rows("edge_kinds", [block.kind], batch.names[stack.members[0]])
-                values = stack.block_values(number).to(self.size).reshape(len(source), -1, 1, 1)  # [E, C, 1, 1]
+                values = (
+                    stack.block_values(number).to(self.size).reshape(len(source), -1, 1, 1)
+                )  # [E, C, 1, 1]
                 patterns, matrices = None, [values, values.square()]
                 if block.parameter is None:
                     matrices = [values[:, :1]]
@@ -202,6 +196,20 @@ class WeightMatrices(nn.Module):
                 planes_of_edges = torch.cat(matrices, dim=1).movedim(1, 2)  # [E, 1, P, 1]
                 found.append(self._joined([WeightedPanel(panel, planes_of_edges, patterns)]))
         return found
+
+
+def sizes_by_kind(
+    batches: Iterable[Batch], vocabulary: Vocabulary, channels: int, fan_in: Callable[[MatrixPanel], int]
+) -> Tensor:
+    """Return the root of mean(w^2) * fan-in of each kind of edge, 1 for kinds without weights. [kinds, C]"""
+    total = torch.zeros(len(vocabulary.edge_kinds), channels, dtype=torch.float64)
+    count = torch.zeros(len(total), 1, dtype=torch.float64)
+    for batch in batches:
+        for panel in arrange_matrices(batch, vocabulary, stacked=True):
+            total[panel.kind] += _mean_squares(panel, channels).sum(0) * fan_in(panel)
+            count[panel.kind] += len(panel.target)
+    size = (total / count.clamp(min=1)).sqrt()
+    return torch.where((size > 0) & size.isfinite(), size, 1)
 
 
 def _mean_squares(panel: MatrixPanel, channels: int) -> Tensor:  # [G, C]

@@ -11,9 +11,10 @@ from torch import Tensor, nn
 
 from graph_metanetworks.graph.batch import Batch, require_batch
 from graph_metanetworks.nn import pretrained
+from graph_metanetworks.nn.bundles import BundleEncoder, BundlePassing
 from graph_metanetworks.nn.canonical import Canonical
 from graph_metanetworks.nn.encoders import EdgeEncoder, NodeEncoder
-from graph_metanetworks.nn.execution import BLOCKS, in_batch_order, run_panels, run_products, streaming
+from graph_metanetworks.nn.execution import BLOCKS, in_batch_order, run_pairs, run_panels, streaming
 from graph_metanetworks.nn.grit import Grit
 from graph_metanetworks.nn.group_readout import MeanByGroup
 from graph_metanetworks.nn.matrix_product import MatrixProduct, WeightMatrices
@@ -38,7 +39,7 @@ from graph_metanetworks.nn.unary import UnaryEncoder
 from graph_metanetworks.nn.vocabulary import Vocabulary
 from graph_metanetworks.symmetry.scaling import CanonicalKind
 
-BlockName = Literal["message-passing", "matrix-product"]
+BlockName = Literal["message-passing", "matrix-product", "bundles"]
 Engine = Literal["blocks", "stream", "edge_list"]
 ENGINES = ("blocks", "stream", "edge_list")
 READOUTS: dict[str, dict[str, type[Readout]]] = {
@@ -90,16 +91,17 @@ class GraphMetanetwork(nn.Module):
         level: "graph" `[B, out]`, "node" `[N, out]` or "edge" `[E, out]`.
         inner: width inside the blocks' MLPs; `hidden` by default.
         readout: at graph level "edges" (the mean over edges), "kinds", "tensors", "groups" (of nodes; the
-            default of "matrix-product"), "nodes" or "attention"; at edge level "each" or "edit" (the weights
-            plus a learned change); or a `Readout`.
+            default of "matrix-product" and "bundles"), "nodes" or "attention"; at edge level "each" or "edit"
+            (the weights plus a learned change); or a `Readout`.
         channels: numbers on each edge: 1 for weights, 2 for weights and gradients, ...
         fourier: pairs of sine and cosine features of each weight.
         tensors: names of parameters with their own learned scale and, when editing, step size; others share
             those of their kind. `fit` adds the tensors of a zoo.
         aggregation, two_way, global_feature: see `MessagePassing`; other blocks ignore them.
         blocks: "message-passing" (the paper's, the default); "matrix-product" (states are multiplied by the
-            weights: no edge states, faster by far, transfers to other widths); `gmn.nn.Grit(...)`; or a list
-            of your own modules `(State, Links) -> State`.
+            weights: no edge states, faster by far, transfers to other widths); "bundles" (message passing;
+            parallel edges, such as taps of a kernel, share a state; transfers too); `gmn.nn.Grit(...)`; or a
+            list of your own modules `(State, Links) -> State`.
         probes: inputs to run through the networks, such as `gmn.nn.Probes(32, (3, 32, 32))`. Activations are
             features of nodes; all nodes and the readout "groups" know the outputs. Needs forward passes.
         canonical: bring networks to canonical form first: "scales" (and signs and phases of units) or "signs"
@@ -139,19 +141,19 @@ class GraphMetanetwork(nn.Module):
         self.hidden, self.out, self.level = hidden, out, level
         self.channels = channels if edge_encoder is None else edge_encoder.channels
         self.engine: Engine = _checked_engine(engine)
-        multiplies = _is_named(blocks, "matrix-product")
-        if readout is None and multiplies and level == "graph":
+        pairs = _joins_pairs(blocks)  # of neurons: edges then have no states of their own
+        if readout is None and pairs and level == "graph":
             readout = "groups"
         self.readout = _readout(readout, level, hidden, out, vocabulary, tensors)
         self.node_encoder = node_encoder or NodeEncoder(hidden, vocabulary)
-        self.unary = UnaryEncoder(hidden, vocabulary, channels=channels) if multiplies else None
-        self.matrices = WeightMatrices(vocabulary, channels=channels) if multiplies else None
+        self.unary = UnaryEncoder(hidden, vocabulary, channels=channels) if pairs else None
+        self.matrices: WeightMatrices | BundleEncoder | None = None
         self.edge_encoder, self.edge_pass = edge_encoder, None
-        if self.readout.reads_edges or not multiplies:
+        if self.readout.reads_edges or not pairs:
             self.edge_encoder = edge_encoder or EdgeEncoder(
                 hidden, vocabulary, channels=channels, fourier=fourier, tensors=tensors
             )
-        if self.readout.reads_edges and multiplies:
+        if self.readout.reads_edges and pairs:
             self.edge_pass = UpdatesEdges(hidden, inner or 2 * hidden, gain=1.0)
         self.canonical = None if canonical is None else Canonical(canonical)
         self.probes = probes
@@ -161,9 +163,13 @@ class GraphMetanetwork(nn.Module):
             self.spread = nn.Linear(PROBE_WIDTH, hidden, bias=False)
             self.readout.add_outputs(PROBE_WIDTH)
         self.first_global = nn.Parameter(torch.zeros(hidden)) if global_feature else None
-        if self.matrices is not None:
+        if blocks == "matrix-product":
+            self.matrices = WeightMatrices(vocabulary, channels=channels)
             sizes = (hidden, self.matrices.num_planes, len(vocabulary.edge_kinds), inner)
             made: Sequence[nn.Module] = [MatrixProduct(*sizes) for _ in range(layers)]
+        elif blocks == "bundles":
+            self.matrices = BundleEncoder(hidden, vocabulary, channels=channels)
+            made = [BundlePassing(hidden, inner, updates_edges=n < layers - 1) for n in range(layers)]
         elif isinstance(blocks, Grit):
             made = blocks.make(hidden, layers, self.readout, inner)
         elif isinstance(blocks, str):
@@ -195,7 +201,7 @@ class GraphMetanetwork(nn.Module):
             return self._run_edge_list(batch)
         plan = streaming(**options) if engine == "stream" else BLOCKS
         if self.matrices is not None:
-            return run_products(self, batch, engine, plan)
+            return run_pairs(self, batch, engine, plan)
         return run_panels(self, batch, plan)
 
     def fit(self, batches: Iterable[Batch]) -> None:
@@ -268,8 +274,8 @@ class GraphMetanetwork(nn.Module):
     def _check(self, batch: Batch, engine: Engine) -> None:
         if engine == "stream" and not self.runs_on_panels:
             raise ValueError(
-                "engine='stream' runs message passing and matrix products only. Use engine='edge_list' for "
-                "other blocks."
+                "engine='stream' runs message passing, bundles and matrix products only. Use "
+                "engine='edge_list' for other blocks."
             )
         if batch.channels != self.channels:
             raise ValueError(
@@ -311,10 +317,11 @@ def _checked_engine(engine: Engine) -> Engine:
     return engine
 
 
-def _is_named(blocks: object, name: str) -> bool:
+def _joins_pairs(blocks: object) -> bool:
+    """Whether blocks work on pairs of neurons, whatever the number of edges between them."""
     if isinstance(blocks, str) and blocks not in get_args(BlockName):
         raise ValueError(f"blocks={blocks!r} is none of {', '.join(get_args(BlockName))}")
-    return blocks == name
+    return blocks in ("matrix-product", "bundles")
 
 
 def _readout(

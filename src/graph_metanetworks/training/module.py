@@ -27,9 +27,7 @@ class TrainingModule(LightningModule):
         model: a batch of networks in, outputs as the objective expects them.
     """
 
-    def __init__(
-        self, model: nn.Module, objective: Objective, options: TrainingOptions
-    ) -> None:
+    def __init__(self, model: nn.Module, objective: Objective, options: TrainingOptions) -> None:
         super().__init__()
         self.model, self.objective, self.options = model, objective, options
         followed: dict[str, Metric | MetricCollection] = {

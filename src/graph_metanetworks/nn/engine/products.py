@@ -7,7 +7,7 @@ states, also in the backward pass, which reads the weights again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -60,7 +60,7 @@ class _Streamed(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         ctx.save_for_backward(values, patterns, states, sent)
         to_target, to_source = torch.empty_like(sent), torch.zeros_like(states)
-        for which, rows in _pieces(values):
+        for which, rows in pieces(values.shape[:4], PIECE):
             matrices = planes(values[which, rows], patterns, states.dtype)
             to_target[which, rows], own = multiply(matrices, states[which], sent[which, rows])
             to_source[which] += own
@@ -71,7 +71,7 @@ class _Streamed(torch.autograd.Function):
         to_target, to_source = grads
         given = ctx.saved_tensors
         sums = [torch.zeros_like(t) if n else None for n, t in zip(ctx.needs_input_grad, given, strict=True)]
-        for which, rows in _pieces(given[0]):
+        for which, rows in pieces(given[0].shape[:4], PIECE):
             places = ((which, rows), ..., which, (which, rows))
             own = [None if t is None else t[place].detach() for t, place in zip(given, places, strict=True)]
             wanted = [number for number, total in enumerate(sums) if total is not None]
@@ -85,10 +85,13 @@ class _Streamed(torch.autograd.Function):
         return tuple(sums)
 
 
-def _pieces(values: Tensor) -> Iterator[tuple[slice, slice]]:
-    """Cut a panel: some rows of one matrix, or all rows of some matrices."""
-    count, rows, columns, taps, _ = values.shape
-    step = max(1, PIECE // max(1, columns * taps))
+def pieces(shape: Sequence[int], limit: int) -> Iterator[tuple[slice, slice]]:
+    """Cut a panel `[G, T, S, K]` into pieces of at most `limit` weights, or of one row.
+
+    They are some rows of one matrix, or all rows of some matrices.
+    """
+    count, rows, columns, taps = shape
+    step = max(1, limit // max(1, columns * taps))
     together = max(1, step // max(1, rows))
     for first in range(0, count, together):
         for row in range(0, rows, step):
