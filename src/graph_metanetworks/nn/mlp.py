@@ -53,13 +53,13 @@ class _SignedLog(torch.autograd.Function):
         ctx.save_for_forward(*inputs)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:
-        (x,) = ctx.saved_tensors
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        (grad,), (x,) = grads, ctx.saved_tensors
         return grad / (1 + x.abs())
 
     @staticmethod
-    def jvp(ctx: Any, tangent: Tensor) -> Tensor:
-        (x,) = ctx.saved_tensors
+    def jvp(ctx: Any, *tangents: Tensor) -> Tensor:
+        (tangent,), (x,) = tangents, ctx.saved_tensors
         return tangent / (1 + x.abs())
 
 

@@ -82,11 +82,10 @@ def _multiply_pieces(
         return [to_source]
 
     found = executor(work, list(_pieces(values)), writes=True)  # type: ignore[arg-type]
-    to_source = found[0][0]
-    assert to_source is not None
-    for (other,) in found[1:]:
-        to_source += other
-    return to_target, to_source
+    first, *others = (to_source for sums in found for to_source in sums if to_source is not None)
+    for other in others:
+        first += other
+    return to_target, first
 
 
 class _Streamed(torch.autograd.Function):
