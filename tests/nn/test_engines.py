@@ -153,6 +153,22 @@ def test_engines_agree_on_bundles_of(name):
     assert_same(net, [(traced(name).graph, weights(name))], ["blocks", "stream"])
 
 
+def test_workers_share_the_rows_of_a_matrix(monkeypatch):
+    """Weights need no gradient here: the backward pass is the same product, with its arguments exchanged."""
+    monkeypatch.setattr(products, "PIECE", 20)
+    net = gmn.GraphMetanetwork(8, 2, 2, blocks="matrix-product").double()
+    graph, state = traced("mlp-relu").graph, weights("mlp-relu")
+    batch = gmn.collate([(graph, state)]).to(torch.float64)
+    expected = torch.autograd.grad(net(batch).square().sum(), list(net.parameters()), allow_unused=True)
+    for workers in (1, 2):
+        result = net(batch, "stream", workers=workers)
+        torch.testing.assert_close(result, net(batch), rtol=1e-10, atol=1e-10)
+        found = torch.autograd.grad(result.square().sum(), list(net.parameters()), allow_unused=True)
+        for ours, theirs in zip(found, expected, strict=True):
+            if theirs is not None:
+                torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-10)
+
+
 @pytest.mark.parametrize("blocks", ["matrix-product", "bundles"])
 def test_half_precision_is_read_as_it_is(blocks):
     net = gmn.GraphMetanetwork(8, 2, blocks=blocks)

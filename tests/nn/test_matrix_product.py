@@ -40,6 +40,14 @@ def test_grouped_convolutions():
     assert layout.shape == (4, 1, 1, 9)
 
 
+def test_the_ratio_of_widths_knows_groups():
+    """Each input of a grouped convolution feeds all channels of its group, though each is its own matrix."""
+    for groups, expected in ((1, 6 / 4), (2, 3 / 2)):
+        model = nn.Conv2d(6, 4, 3, groups=groups, bias=False)
+        (layout,) = block_layouts(gmn.trace(model, torch.zeros(1, 6, 5, 5))).matrices.values()
+        assert layout.ratio == expected
+
+
 def test_a_panel_holds_the_weights():
     model = nn.Conv2d(2, 3, (1, 2), bias=False).double()
     (panel,) = arrange_matrices(

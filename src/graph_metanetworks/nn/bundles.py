@@ -20,6 +20,7 @@ from graph_metanetworks.nn.encoders import position_features
 from graph_metanetworks.nn.engine.matrices import MatrixPanel, arrange_matrices, block_layouts
 from graph_metanetworks.nn.engine.products import pieces
 from graph_metanetworks.nn.engine.sweep import Terms
+from graph_metanetworks.nn.engine.workers import Executor, one_worker
 from graph_metanetworks.nn.matrix_product import POSITION_FEATURES, sizes_by_kind
 from graph_metanetworks.nn.mlp import Mlp, product, signed_log
 from graph_metanetworks.nn.vocabulary import Vocabulary
@@ -116,8 +117,8 @@ class BundleEncoder(nn.Module):
         size = sizes_by_kind(batches, self.vocabulary, self.channels, lambda panel: panel.shape[2])
         self.size.copy_(size)
 
-    def forward(self, batch: Batch, engine: str = "blocks") -> Bundles:
-        """Arrange a batch into bundles, as an engine of `GraphMetanetwork` wants them."""
+    def forward(self, batch: Batch, engine: str = "blocks", _: Executor = one_worker) -> Bundles:
+        """Arrange a batch into bundles, as an engine of `GraphMetanetwork` wants them, for one worker."""
         if engine == "edge_list":
             return self._edge_list(batch)
         panels = arrange_matrices(batch, self.vocabulary, stacked=engine == "blocks")

@@ -49,8 +49,9 @@ class NodeEncoder(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:  # [N, hidden]
         """Encode the nodes of a batch. The states do not depend on weights."""
-        pairs = zip(batch.graphs, batch.names, strict=True)
-        return self._states([node_features(graph, self.vocabulary, name) for graph, name in pairs])
+        stacks = [(stack.graph, batch.names[stack.members[0]]) for stack in batch.stacks]
+        states = self._states([node_features(graph, self.vocabulary, name) for graph, name in stacks])
+        return states.index_select(0, _stack_nodes(batch).to(states.device))
 
     def encode(self, graph: ParameterGraph, name: str) -> Tensor:
         """Encode the nodes of one graph."""
@@ -65,6 +66,16 @@ class NodeEncoder(nn.Module):
 
         names = [entry.name for entry in fields(NodeFeatures)]  # there is a layer for each
         return torch.stack([getattr(self, name)(joined(name)) for name in names]).sum(0)
+
+
+def _stack_nodes(batch: Batch) -> Tensor:
+    """Return the row of each node of a batch in a table that has the nodes of each architecture once. [N]"""
+    rows, first = {}, 0
+    for stack in batch.stacks:
+        own = torch.arange(first, first + stack.graph.num_nodes)
+        rows |= dict.fromkeys(stack.members, own)
+        first += stack.graph.num_nodes
+    return torch.cat([rows[network] for network in range(len(batch))])
 
 
 @dataclass(frozen=True, eq=False)

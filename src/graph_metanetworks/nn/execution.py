@@ -105,7 +105,8 @@ def run_pairs(network: GraphMetanetwork, batch: Batch, engine: str, plan: Execut
     """Run a metanetwork whose blocks join pairs of neurons; edges get a state only where they are read."""
     assert network.matrices is not None
     nodes, links = network.encode(batch)
-    panels = network.matrices(batch, engine)
+    executor = plan.executor if batch.device.type == "cpu" else one_worker
+    panels = network.matrices(batch, engine, executor)
     for block in network.blocks:
         nodes = block(nodes, panels)
     state = State(nodes, nodes[:0])

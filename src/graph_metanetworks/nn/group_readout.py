@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import accumulate
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -54,24 +53,17 @@ class MeanByGroup(Readout):
 
     def pooled(self, state: State, batch: Batch) -> Tensor:
         """Return the representation of each network by its node groups, before the last MLP. [B, inner]"""
-        nodes = self.norm(state.nodes)
-        groups = [
-            group_features(graph, self.vocabulary, name)
-            for graph, name in zip(batch.graphs, batch.names, strict=True)
-        ]
-        counts = [len(own.size) for own in groups]
-        starts = accumulate(counts, initial=0)
-        index = torch.cat([own.group + start for own, start in zip(groups, starts, strict=False)])
-        node = torch.cat([own.node + start for own, start in zip(groups, batch.node_starts, strict=False)])
-        size, kind, depth = (torch.cat(part) for part in zip(*(own[2:] for own in groups), strict=True))
-        read = nodes.index_select(0, node.to(nodes.device))
-        sums = nodes.new_zeros(sum(counts), 2 * nodes.shape[1])
-        sums = sums.index_add(0, index.to(nodes.device), torch.cat([read, read * read], dim=1))
-        mean, square = (sums / size.to(nodes)[:, None]).chunk(2, dim=1)
+        groups = _groups(batch, self.vocabulary)
+        device, width = state.nodes.device, state.nodes.shape[1]
+        read = self.norm(state.nodes.index_select(0, groups.node.to(device)))
+        sums = read.new_zeros(len(groups.size), 2 * width)
+        sums = sums.index_add(0, groups.group.to(device), torch.cat([read, read * read], dim=1))
+        mean, square = (sums / groups.size.to(read)[:, None]).chunk(2, dim=1)
         deviation = (square - mean * mean).clamp(min=0).add(1e-4).sqrt()
-        label = self.kind(kind.to(nodes.device)) + self.depth(depth.to(nodes))
+        label = self.kind(groups.kind.to(device)) + self.depth(groups.depth.to(read))
         terms = self.mix(torch.cat([mean, deviation, square.clamp(max=LARGEST), label], dim=1)).relu()
-        return torch.stack([part.sum(0) / len(part) ** 0.5 for part in terms.split(counts)])
+        terms = terms * groups.share.to(read)[:, None]
+        return read.new_zeros(len(batch), terms.shape[1]).index_add(0, groups.network.to(device), terms)
 
 
 class GroupFeatures(NamedTuple):
@@ -85,6 +77,40 @@ class GroupFeatures(NamedTuple):
 
 
 _GROUPS: WeakKeyDictionary[ParameterGraph, tuple[Vocabulary, GroupFeatures]] = WeakKeyDictionary()
+
+
+class _Groups(NamedTuple):
+    """The node groups of all networks of a batch, stack by stack."""
+
+    node: Tensor  # [n] nodes of the batch
+    group: Tensor  # [n] the group of each
+    size: Tensor  # [groups]
+    kind: Tensor  # [groups]
+    depth: Tensor  # [groups, 4 NUM_FREQUENCIES]
+    network: Tensor  # [groups]
+    share: Tensor  # [groups] 1 / sqrt(groups of its network)
+
+
+def _groups(batch: Batch, vocabulary: Vocabulary) -> _Groups:
+    parts, first = [], 0
+    for stack in batch.stacks:
+        count = len(stack.members)
+        own = group_features(stack.graph, vocabulary, batch.names[stack.members[0]])
+        starts = torch.tensor([batch.node_starts[member] for member in stack.members])[:, None]
+        groups = len(own.size)
+        parts.append(
+            _Groups(
+                (own.node + starts).flatten(),
+                (own.group + torch.arange(first, first + count * groups, groups)[:, None]).flatten(),
+                own.size.repeat(count),
+                own.kind.repeat(count),
+                own.depth.repeat(count, 1),
+                torch.tensor(stack.members).repeat_interleave(groups),
+                torch.full((count * groups,), groups**-0.5),
+            )
+        )
+        first += count * groups
+    return _Groups(*(torch.cat(part) for part in zip(*parts, strict=True)))
 
 
 def group_features(graph: ParameterGraph, vocabulary: Vocabulary, name: str) -> GroupFeatures:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -15,6 +15,7 @@ from graph_metanetworks.graph.parts import MAX_POSITIONS
 from graph_metanetworks.nn.encoders import position_features
 from graph_metanetworks.nn.engine.matrices import MatrixPanel, arrange_matrices, block_layouts
 from graph_metanetworks.nn.engine.products import multiply, planes, spread_sums, streamed
+from graph_metanetworks.nn.engine.sweep import Executor, one_worker
 from graph_metanetworks.nn.mlp import Mlp, signed_log
 from graph_metanetworks.nn.vocabulary import Vocabulary
 
@@ -36,6 +37,7 @@ class WeightedPanel:
     panel: MatrixPanel
     matrices: Tensor | None  # [G, T, P, S]; None: made when needed, or structural
     patterns: Tensor | None  # [K, R]
+    executor: Executor = one_worker
 
     @property
     def num_targets(self) -> int:
@@ -50,7 +52,7 @@ class WeightedPanel:
         elif self.panel.values is None:
             to_target, to_source = spread_sums(states, sent, self.panel.taps)
         else:
-            to_target, to_source = streamed(self.panel.values, self.patterns, states, sent)
+            to_target, to_source = streamed(self.panel.values, self.patterns, states, sent, self.executor)
         return to_target.reshape(count * rows, -1), to_source.reshape(count * columns, -1)
 
 
@@ -122,15 +124,22 @@ class WeightMatrices(nn.Module):
         size = sizes_by_kind(batches, self.vocabulary, self.channels, lambda panel: panel.fan_in)
         self.size.copy_(size)
 
-    def forward(self, batch: Batch, engine: str = "blocks") -> list[WeightedPanels]:
-        """Arrange a batch into panels, as an engine of `GraphMetanetwork` wants them."""
+    def forward(
+        self, batch: Batch, engine: str = "blocks", executor: Executor = one_worker
+    ) -> list[WeightedPanels]:
+        """Arrange a batch into panels, as an engine of `GraphMetanetwork` wants them.
+
+        `executor` shares out the rows of matrices that stream.
+        """
         if engine == "edge_list":
             return self._edge_list(batch)
         keep = engine == "blocks"
         panels = arrange_matrices(batch, self.vocabulary, stacked=keep)
         if keep:
             return [self._joined([self._weighted(panel, keep=True) for panel in panels])]
-        return [self._joined([self._weighted(panel, keep=False)]) for panel in panels]
+        return [
+            self._joined([replace(self._weighted(panel, keep=False), executor=executor)]) for panel in panels
+        ]
 
     def _weighted(self, panel: MatrixPanel, *, keep: bool) -> WeightedPanel:
         patterns = None if panel.position is None else self._patterns(panel.position)
@@ -250,11 +259,13 @@ class MatrixProduct(nn.Module):
     def forward(self, nodes: Tensor, weighted: list[WeightedPanels]) -> Tensor:  # [N, hidden] -> [N, hidden]
         normed = self.norm(nodes)
         to_targets, to_sources = torch.zeros_like(nodes), torch.zeros_like(nodes)
-        for panels in weighted:
+        for number, panels in enumerate(weighted):
             kinds = [section.kind for section in panels.sections]
             factor = self.gain[:, kinds] * panels.scale  # [2, sections, P]
             to_target, to_source = panels.messages(normed, *(factor[..., None, None] * self.mix[:, None]))
-            to_targets = to_targets.index_add(0, panels.target, to_target)
-            to_sources = to_sources.index_add(0, panels.source, to_source)
+            # a stream has a term for each matrix, and no room for a copy of all nodes each time
+            add = Tensor.index_add_ if number else Tensor.index_add
+            to_targets = add(to_targets, 0, panels.target, to_target)
+            to_sources = add(to_sources, 0, panels.source, to_source)
         received = [signed_log(to_targets), signed_log(to_sources)]
         return nodes + self.update(torch.cat([normed, *received], dim=1))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -33,7 +35,32 @@ class Mlp(nn.Module):
 
 def signed_log(x: Tensor) -> Tensor:
     """Squash large values: the sign times log(1 + |x|)."""
-    return x.sign() * x.abs().log1p()
+    return _SignedLog.apply(x)
+
+
+class _SignedLog(torch.autograd.Function):
+    """`signed_log` with its derivative by hand, 1 / (1 + |x|): autograd takes three times as many passes."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:
+        return x.abs().log1p_().copysign_(x)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+        ctx.save_for_forward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        (grad,), (x,) = grads, ctx.saved_tensors
+        return grad / (1 + x.abs())
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Tensor) -> Tensor:
+        (tangent,), (x,) = tangents, ctx.saved_tensors
+        return tangent / (1 + x.abs())
 
 
 def product(edges: Tensor, weight: Tensor, out: Tensor | None = None) -> Tensor:

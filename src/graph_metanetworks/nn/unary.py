@@ -39,12 +39,12 @@ class UnaryEncoder(nn.Module):
         kind, node, values = self._parameters_of(batch)
         raw = (raw_features(values.to(self.mean)) - self.mean[kind]) / self.deviation[kind]
         rows = torch.cat([raw.new_ones(len(raw), 1), signed_log(raw)], dim=1)
-        present, row = kind.unique(return_inverse=True)
-        table = rows.new_zeros(len(present) * batch.num_nodes, rows.shape[1])
-        table = table.index_add(0, row * batch.num_nodes + node, rows)
-        return torch.einsum(
-            "knf,kfh->nh", table.view(len(present), batch.num_nodes, rows.shape[1]), self.weight[present]
-        )
+        present = sorted({k for s in batch.stacks for k in unary_blocks(s.graph, self.vocabulary).present})
+        row = kind.new_zeros(len(self.weight))
+        row[present] = torch.arange(len(present), device=row.device)
+        table = rows.new_zeros(batch.num_nodes * len(present), rows.shape[1])
+        table = table.index_add(0, node * len(present) + row[kind], rows)
+        return table.view(batch.num_nodes, -1) @ self.weight[present].flatten(0, 1)
 
     @torch.no_grad()
     def fit(self, batches: Iterable[Batch]) -> None:
@@ -85,6 +85,7 @@ class UnaryBlocks(NamedTuple):
     numbers: tuple[int, ...]
     kind: Tensor  # [n] row of a vocabulary of each parameter
     node: Tensor  # [n] the neuron it belongs to
+    present: frozenset[int]  # the kinds
 
 
 _BLOCKS: WeakKeyDictionary[ParameterGraph, tuple[Vocabulary, UnaryBlocks]] = WeakKeyDictionary()
@@ -99,7 +100,7 @@ def unary_blocks(graph: ParameterGraph, vocabulary: Vocabulary) -> UnaryBlocks:
         nodes = [block.target.expand(block.shape).reshape(-1) for block in found.values()]
         kind = torch.tensor(rows, dtype=torch.int64).repeat_interleave(sizes)
         node = torch.cat([torch.zeros(0, dtype=torch.int64), *nodes])
-        _BLOCKS[graph] = vocabulary, UnaryBlocks(tuple(found), kind, node)
+        _BLOCKS[graph] = vocabulary, UnaryBlocks(tuple(found), kind, node, frozenset(rows))
     return _BLOCKS[graph][1]
 
 
