@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, settings
 from support.traced import BY_NAME
 
 torch.set_num_threads(1)
+gc.disable()  # until all tests are collected: modules and tests live as long as the process
 SLOW = 900  # seconds for a slow test
 PLACES = {name: place for place, name in enumerate(BY_NAME)}
 
@@ -60,9 +61,10 @@ def in_halves(items: list[pytest.Item]) -> list[pytest.Item]:
 
 
 def pytest_collection_finish() -> None:
-    """Keep the garbage collector away from the modules and the tests, which live as long as the process."""
-    gc.collect()
+    """Keep the garbage collector away from modules and tests, and let it run less often than by default."""
     gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)
