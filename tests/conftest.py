@@ -8,11 +8,8 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
-from support.traced import BY_NAME
-
 torch.set_num_threads(1)
 SLOW = 900  # seconds for a slow test
-PLACES = {name: place for place, name in enumerate(BY_NAME)}
 
 # torch.manual_seed formats the whole stack once for each accelerator that may be initialized later, which
 # takes milliseconds in every test. There is nothing to seed on a machine without that accelerator.
@@ -35,6 +32,22 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("filterwarnings", "ignore:`torch.jit.script` is deprecated:DeprecationWarning")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Keep the garbage collector away from modules and tests, which live as long as the process.
+
+    Afterwards it runs less often than by default.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.set_threshold(20_000, 20, 20)
+        gc.enable()
+
+
+@pytest.hookimpl(trylast=True)  # when `-m` has chosen tests: only these have a middle
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give slow tests more time than the default of pyproject.toml, and put them in order."""
     items[:] = in_halves(items)
@@ -49,20 +62,18 @@ def in_halves(items: list[pytest.Item]) -> list[pytest.Item]:
     They start at the beginning and in the middle (pytest-xdist's `worksteal`), and every process keeps the
     graphs that it traced. So half of the architectures come first, the others right after the middle.
     """
+    # the process that only distributes tests never comes here, and need not import the menagerie
+    from support.traced import BY_NAME
+
+    places = {name: place for place, name in enumerate(BY_NAME)}
     halves: list[list[pytest.Item]] = [[], []]
     others: list[pytest.Item] = []
     for item in items:
         spec = getattr(item, "callspec", None)
-        place = PLACES.get(spec.params.get("name")) if spec else None
+        place = places.get(spec.params.get("name")) if spec else None
         (others if place is None else halves[place % 2]).append(item)
     middle = len(items) // 2 - len(halves[0])
     return [*halves[0], *others[:middle], *halves[1], *others[middle:]]
-
-
-def pytest_collection_finish() -> None:
-    """Keep the garbage collector away from the modules and the tests, which live as long as the process."""
-    gc.collect()
-    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -10,17 +10,12 @@ from support.traced import every_architecture, traced
 
 
 @every_architecture
-def test_factors_make_up_the_group(name: str) -> None:
+def test_factors_make_up_the_group_and_all_else_has_a_reason(name: str) -> None:
     symmetry = traced(name).graph.symmetry
     assert isclose(sum(f.log_order for f in symmetry.factors), symmetry.log_order, abs_tol=1e-9)
     assert all(f.parameters or f.groups for f in symmetry.factors)
     assert all(outer in symmetry.factors for f in symmetry.factors for outer in f.within)
-
-
-@every_architecture
-def test_everything_fixed_has_a_reason(name: str) -> None:
-    symmetry = traced(name).graph.symmetry
-    assert all(fixed.reason for fixed in symmetry.fixed)
+    assert all(fixed.reason for fixed in symmetry.fixed), "something is fixed without a reason"
     assert "unknown" not in symmetry.explain()
 
 

@@ -24,7 +24,7 @@ def assert_sound(model: nn.Module, x: Tensor) -> None:
 
 
 @given(networks(most=5))
-@settings(max_examples=40, derandomize=True)
+@settings(max_examples=25, derandomize=True)
 def test_random_networks(network: tuple[nn.Module, Tensor]) -> None:
     assert_sound(*network)
 
@@ -37,7 +37,7 @@ def test_many_random_networks(network: tuple[nn.Module, Tensor]) -> None:
 
 
 @given(networks(most=6))
-@settings(max_examples=30, derandomize=True)
+@settings(max_examples=15, derandomize=True)
 def test_random_networks_traced_twice(network: tuple[nn.Module, Tensor]) -> None:
     """The same graph and the same group: nothing depends on where Python puts an object."""
     first, second = (testing.Tracer().trace(*network) for _ in range(2))
@@ -46,7 +46,7 @@ def test_random_networks_traced_twice(network: tuple[nn.Module, Tensor]) -> None
 
 
 @given(networks(most=4))
-@settings(max_examples=20, derandomize=True)
+@settings(max_examples=12, derandomize=True)
 def test_random_networks_on_the_meta_device(network: tuple[nn.Module, Tensor]) -> None:
     """Without values the same symmetry is found, or less; never more."""
     model, x = network

@@ -17,8 +17,7 @@ from support.traced import (
 )
 
 
-@every_architecture
-def test_index_tensors_broadcast_to_their_block(name: str) -> None:
+def index_tensors_broadcast_to_their_block(name: str) -> None:
     for block in traced(name).graph.blocks:
         for end in (block.source, block.target):
             assert end.dtype == torch.int64
@@ -27,8 +26,7 @@ def test_index_tensors_broadcast_to_their_block(name: str) -> None:
         assert all(0 <= dim < len(block.shape) for dim in block.positions)
 
 
-@every_architecture
-def test_edges_join_nodes_of_the_graph(name: str) -> None:
+def edges_join_nodes_of_the_graph(name: str) -> None:
     graph = traced(name).graph
     index = graph.edge_index
     assert index.shape == (2, graph.num_edges)
@@ -39,8 +37,7 @@ def test_edges_join_nodes_of_the_graph(name: str) -> None:
     assert float(graph.edge_position.abs().max()) < 0.5
 
 
-@every_architecture
-def test_groups_partition_the_nodes(name: str) -> None:
+def groups_partition_the_nodes(name: str) -> None:
     graph = traced(name).graph
     start = 0
     for group in graph.groups:
@@ -54,16 +51,14 @@ def test_groups_partition_the_nodes(name: str) -> None:
     assert not lonely, f"nodes without an edge: {lonely}"
 
 
-@every_architecture
-def test_names_are_unique(name: str) -> None:
+def names_are_unique(name: str) -> None:
     graph = traced(name).graph
     names = [n for p in graph.parameters for n in (p.name, *p.tied)]
     assert max(Counter(names).values()) == 1
     assert not set(names) & graph.ignored
 
 
-@every_architecture
-def test_parallel_edges_are_told_apart(name: str) -> None:
+def parallel_edges_are_told_apart(name: str) -> None:
     """No two edges of one use of a parameter agree in source, target and position."""
     graph = traced(name).graph
     index, positions = graph.edge_index.double(), graph.edge_position.double()
@@ -74,8 +69,7 @@ def test_parallel_edges_are_told_apart(name: str) -> None:
         assert distinct == block.num_edges, f"{block.kind} of {block.parameter}"
 
 
-@every_architecture
-def test_depth_is_the_longest_path(name: str) -> None:
+def depth_is_the_longest_path(name: str) -> None:
     """One more than the deepest predecessor; strictly increasing along all but recurrent edges.
 
     Nodes that only parameters lead to (a class token, say) count as predecessors or not.
@@ -96,6 +90,23 @@ def test_depth_is_the_longest_path(name: str) -> None:
                 for some in (before, network.predecessors(target))
             )
             assert least <= group.depth <= most, group
+
+
+INVARIANTS = (
+    index_tensors_broadcast_to_their_block,
+    edges_join_nodes_of_the_graph,
+    groups_partition_the_nodes,
+    names_are_unique,
+    parallel_edges_are_told_apart,
+    depth_is_the_longest_path,
+)
+
+
+@every_architecture
+def test_invariants(name: str) -> None:
+    """All in one test: each is faster than the overhead of a test. The traceback names the one that fails."""
+    for invariant in INVARIANTS:
+        invariant(name)
 
 
 # ------------------------------------------------------------------ the model is left as found

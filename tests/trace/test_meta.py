@@ -83,7 +83,7 @@ def same_structure(first: gmn.ParameterGraph, second: gmn.ParameterGraph, name: 
         assert first.edge_kinds == second.edge_kinds
 
 
-@some_architectures(*FAKE)
+@some_architectures(*FAKE[::2])
 def test_meta_device(name: str) -> None:
     """Frozen and in training mode at that, which should make no difference either."""
     if name in READS_VALUES:
@@ -115,7 +115,9 @@ def test_fake_weights(name: str) -> None:
     same_structure(case.graph, graph, name)
 
 
-@pytest.mark.parametrize("name", FAKE)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if i % 2 else ()) for i, name in enumerate(FAKE)]
+)
 def test_fake_inputs(name: str) -> None:
     """Everything fake, and the mode active."""
     case = traced(name)

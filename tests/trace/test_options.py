@@ -31,7 +31,23 @@ VARIANTS = [  # other than the default, which all other tests have
     for attention, heads in product(("distinct", "shared"), ("node", "index"))
     if (attention, heads) != ("distinct", "node")
 ]
-every_variant = pytest.mark.parametrize("variant", VARIANTS, ids=lambda v: "-".join(v.values()))
+
+
+def with_variants(*names: str) -> pytest.MarkDecorator:
+    """Each network with one of the variants, in turn; with the others it is slow."""
+    return pytest.mark.parametrize(
+        ("name", "variant"),
+        [
+            pytest.param(
+                name,
+                variant,
+                marks=() if i % len(VARIANTS) == j else pytest.mark.slow,
+                id="-".join((name, *variant.values())),
+            )
+            for i, name in enumerate(names)
+            for j, variant in enumerate(VARIANTS)
+        ],
+    )
 
 
 def with_options(
@@ -50,8 +66,7 @@ def count(graph: gmn.ParameterGraph, kind: str) -> int:
     return sum(group.size for group in graph.groups if group.kind == kind)
 
 
-@every_variant
-@pytest.mark.parametrize("name", [*ALIKE, *UNLIKE, *POSITIONS])
+@with_variants(*ALIKE, *UNLIKE, *POSITIONS)
 def test_every_variant_keeps_every_oracle(name: str, variant: dict[str, str]) -> None:
     case, graph = with_options(name, **variant)
     testing.assert_covers(graph, case.model)
@@ -60,8 +75,7 @@ def test_every_variant_keeps_every_oracle(name: str, variant: dict[str, str]) ->
     testing.assert_function_kept(graph, case.model, *case.args, **case.kwargs)
 
 
-@every_variant
-@pytest.mark.parametrize("name", [*ALIKE, *UNLIKE, *POSITIONS])
+@with_variants(*ALIKE, *UNLIKE, *POSITIONS)
 def test_every_variant_is_a_dag_with_depths(name: str, variant: dict[str, str]) -> None:
     _, graph = with_options(name, **variant)
     network = group_graph(graph)
@@ -71,8 +85,7 @@ def test_every_variant_is_a_dag_with_depths(name: str, variant: dict[str, str]) 
         assert graph.groups[source].depth < graph.groups[target].depth
 
 
-@every_variant
-@pytest.mark.parametrize("name", ALIKE)
+@with_variants(*ALIKE)
 def test_every_variant_is_seen_alike_after_an_automorphism(name: str, variant: dict[str, str]) -> None:
     case, graph = with_options(name, **variant)
     state = {n: v for n, v in case.model.state_dict().items() if n not in graph.ignored}
@@ -222,7 +235,10 @@ def test_logits_free_the_streams_of_an_encoder_decoder() -> None:
     assert len(graph.symmetry.variables) == len(case.graph.symmetry.variables) + 1
 
 
-@pytest.mark.parametrize("name", ["hf-gpt2", "hf-llama", "hf-t5", "hf-mamba"])
+@pytest.mark.parametrize(
+    "name",
+    ["hf-gpt2", "hf-mamba", *(pytest.param(name, marks=pytest.mark.slow) for name in ("hf-llama", "hf-t5"))],
+)
 def test_a_cache_is_no_output(name: str) -> None:
     """Keys and values that are kept for the next call are state, and may be permuted."""
     case = traced(name)

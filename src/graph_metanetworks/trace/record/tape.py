@@ -23,7 +23,6 @@ from torch._ops import HigherOrderOperator, OpOverload
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_flatten, tree_map_only
 
 from graph_metanetworks.errors import UnsupportedOperation
 from graph_metanetworks.trace.record.identities import Identities
@@ -156,7 +155,34 @@ def written_arguments(func: Any, args: tuple, kwargs: dict) -> list[TensorRef]:
 
 
 def refs(tree: Any) -> list[TensorRef]:
-    return [leaf for leaf in tree_flatten(tree)[0] if isinstance(leaf, TensorRef)]
+    return [leaf for leaf in leaves(tree) if isinstance(leaf, TensorRef)]
+
+
+def leaves(tree: Any) -> list[Any]:
+    """Return what is in nested lists, tuples and dicts.
+
+    Arguments and results of ATen operations nest nothing else. PyTorch's `tree_leaves` is much slower.
+    """
+    kind = type(tree)
+    if kind is list or kind is tuple:
+        return [leaf for node in tree for leaf in leaves(node)]
+    if kind is dict:
+        return [leaf for node in tree.values() for leaf in leaves(node)]
+    return [tree]
+
+
+def map_leaves(function: Callable[[Any], Any], tree: Any) -> Any:
+    """Apply a function to what is in nested lists, tuples and dicts."""
+    kind = type(tree)
+    if kind is list or kind is tuple:
+        return kind([map_leaves(function, node) for node in tree])
+    if kind is dict:
+        return {key: map_leaves(function, node) for key, node in tree.items()}
+    return function(tree)
+
+
+def map_tensors(function: Callable[[Tensor], Any], tree: Any) -> Any:
+    return map_leaves(lambda leaf: function(leaf) if isinstance(leaf, Tensor) else leaf, tree)
 
 
 def tensors(tree: Any, *, skip: Callable[[Any], bool] = lambda node: False) -> list[Tensor]:
@@ -276,7 +302,7 @@ class Tape(TorchDispatchMode):
             result = self._decompose(func, args, kwargs)
             if result is not NotImplemented:
                 return result
-        args_before, kwargs_before = tree_map_only(Tensor, self._read, (args, kwargs))
+        args_before, kwargs_before = map_tensors(self._read, (args, kwargs))
         self._save_before_writing(func, args_before, kwargs_before)
         result = _run_inside(func, args, kwargs) if inside else run_abstractly(func, args, kwargs)
         self._record(func, args_before, kwargs_before, result)
@@ -319,7 +345,7 @@ class Tape(TorchDispatchMode):
             return NotImplemented
 
     def _record(self, func, args, kwargs, result) -> None:
-        outputs = tree_map_only(Tensor, self._result, result)
+        outputs = map_tensors(self._result, result)
         operations = self.operations if self._body is None else self._body
         operations.append(Operation(func, args, kwargs, outputs, self._paths[-1], _user_location()))
 
@@ -394,8 +420,7 @@ def _run_inside(func, args, kwargs) -> Any:
 
 
 def _any_meta(args: tuple, kwargs: dict) -> bool:
-    leaves = tree_flatten((args, kwargs))[0]
-    return any(isinstance(leaf, Tensor) and leaf.device.type == "meta" for leaf in leaves)
+    return any(isinstance(leaf, Tensor) and leaf.device.type == "meta" for leaf in leaves((args, kwargs)))
 
 
 def _is_uniform(func: Any, kwargs: dict) -> bool:
@@ -408,7 +433,7 @@ def run_on_meta(func, args, kwargs) -> Any:
     """Run an operation on the meta device for its shapes; in-place writes leave their target as it is."""
     if kwargs.get("device") is not None:
         kwargs = {**kwargs, "device": torch.device("meta")}
-    meta_args, meta_kwargs = tree_map_only(Tensor, _to_meta, (args, kwargs))
+    meta_args, meta_kwargs = map_tensors(_to_meta, (args, kwargs))
     result = func(*meta_args, **meta_kwargs)
     changed_in_place = func._schema.is_mutable and isinstance(args[0], Tensor)
     if changed_in_place and args[0].device.type != "meta":

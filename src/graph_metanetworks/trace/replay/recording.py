@@ -9,13 +9,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_map
 
 from graph_metanetworks.errors import ReplayError
 from graph_metanetworks.symmetry.group import Symmetry
 from graph_metanetworks.symmetry.scaling import Scaling
 from graph_metanetworks.trace.record.inputs import named_inputs
-from graph_metanetworks.trace.record.tape import Escape, Operation, TensorRef, refs
+from graph_metanetworks.trace.record.tape import Escape, Operation, TensorRef, map_leaves, refs
 from graph_metanetworks.trace.replay.constants import Constants, collect
 from graph_metanetworks.trace.replay.module_runner import ModuleRunner
 from graph_metanetworks.trace.replay.program import Program
@@ -196,9 +195,9 @@ class _Light:
         return replace(
             operation,
             func=Escape(type(operation.func).__name__) if is_declared else operation.func,
-            args=tree_map(self._leaf, (*operation.args, *unseen)),
-            kwargs=tree_map(self._leaf, operation.kwargs),
-            outputs=tree_map(self._leaf, operation.outputs),
+            args=map_leaves(self._leaf, (*operation.args, *unseen)),
+            kwargs=map_leaves(self._leaf, operation.kwargs),
+            outputs=map_leaves(self._leaf, operation.outputs),
             location="",
             body=tuple(self.operation(inner) for inner in operation.body),
         )

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._ops import OpOverload
-from torch.utils._pytree import tree_leaves
 
-from graph_metanetworks.trace.record.tape import Escape, Operation, TensorRef, refs
+from graph_metanetworks.trace.record.tape import Escape, Operation, TensorRef, leaves, refs
 from graph_metanetworks.trace.replay.memory import strided_index
 
 if TYPE_CHECKING:
@@ -70,7 +69,7 @@ def _unrepeatable(operation: Operation, depends: bool) -> str:
         )
     if not isinstance(func, OpOverload):
         return "is not an operation of PyTorch"
-    opaque = [x for x in tree_leaves((operation.args, operation.kwargs)) if isinstance(x, Opaque)]
+    opaque = [x for x in leaves((operation.args, operation.kwargs)) if isinstance(x, Opaque)]
     if opaque:
         return f"takes an object of type {opaque[0].type_name}, which is not part of the state dict"
     given = operation.arguments
