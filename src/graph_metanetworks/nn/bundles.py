@@ -19,8 +19,7 @@ from graph_metanetworks.graph.parts import MAX_POSITIONS
 from graph_metanetworks.nn.encoders import position_features
 from graph_metanetworks.nn.engine.matrices import MatrixPanel, arrange_matrices, block_layouts
 from graph_metanetworks.nn.engine.products import pieces
-from graph_metanetworks.nn.engine.sweep import Terms
-from graph_metanetworks.nn.engine.workers import Executor, one_worker
+from graph_metanetworks.nn.engine.sweep import Executor, Terms, one_worker
 from graph_metanetworks.nn.matrix_product import POSITION_FEATURES, sizes_by_kind
 from graph_metanetworks.nn.mlp import Mlp, product, signed_log
 from graph_metanetworks.nn.vocabulary import Vocabulary
