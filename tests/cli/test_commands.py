@@ -12,9 +12,9 @@ from typer.testing import CliRunner, Result
 
 import graph_metanetworks as gmn
 from graph_metanetworks.cli import app
-from graph_metanetworks.cli.example import parse_example
-from graph_metanetworks.cli.guess import guess_example
-from graph_metanetworks.cli.target import load_network, parse_keyword, parse_literal
+from graph_metanetworks.checkpoints.example import parse_example, parse_literal
+from graph_metanetworks.checkpoints.guess import guess_example
+from graph_metanetworks.cli.target import load_network, parse_keyword
 
 NETWORKS = """
 import torch

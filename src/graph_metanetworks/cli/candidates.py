@@ -10,7 +10,7 @@ from pathlib import Path
 from torch import nn
 
 from graph_metanetworks.cli.checkpoint import load_checkpoint
-from graph_metanetworks.cli.example import Example
+from graph_metanetworks.checkpoints.example import Example
 from graph_metanetworks.console import say
 from graph_metanetworks.errors import TaskError
 from graph_metanetworks.graph.batch import Batch, collate

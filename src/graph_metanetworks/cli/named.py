@@ -8,9 +8,9 @@ from contextlib import contextmanager
 import torch
 from torch import nn
 
-from graph_metanetworks.cli.example import Example, parse_example
-from graph_metanetworks.cli.guess import guess_example
-from graph_metanetworks.cli.target import load_network, parse_keyword, parse_literal
+from graph_metanetworks.checkpoints.example import Example, parse_example, parse_literal
+from graph_metanetworks.checkpoints.guess import guess_example
+from graph_metanetworks.cli.target import load_network, parse_keyword
 from graph_metanetworks.errors import TraceError
 from graph_metanetworks.graph.parameter_graph import ParameterGraph
 from graph_metanetworks.trace.tracer import Tracer

@@ -14,10 +14,10 @@ import typer
 from rich.progress import track
 
 from graph_metanetworks.cli.candidates import Candidates
-from graph_metanetworks.cli.example import parse_example
+from graph_metanetworks.checkpoints.example import parse_example, parse_literal
 from graph_metanetworks.cli.friendly import Debug, friendly_errors
-from graph_metanetworks.cli.guess import guess_example
-from graph_metanetworks.cli.target import load_network, parse_keyword, parse_literal
+from graph_metanetworks.checkpoints.guess import guess_example
+from graph_metanetworks.cli.target import load_network, parse_keyword
 from graph_metanetworks.console import say
 from graph_metanetworks.errors import TaskError
 from graph_metanetworks.graph.batch import Batch
