@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -38,8 +39,8 @@ class Builder:
     """A function, a class or a network; or several, of which a column of the table names one.
 
     A function gets the arguments that it asks for: `path`, `row` (of the table of labels), `shapes` (of the
-    tensors in the file), `config` (saved with the weights), or the name of a column of the table. It returns a
-    network, or a network and an example input.
+    tensors in the file), `config` (saved with the weights), or a column of the table. It returns a network,
+    or a network and an example input.
 
     >>> build = Builder.of(lambda width: nn.Linear(width, 1))
     >>> build(Facts(Path("a.pt"), {"width": 3}))[0]
@@ -59,8 +60,7 @@ class Builder:
             named = ":" in build
             found = find_object(build) if named else build  # a file whose functions a column names
             return cls(found, absolute(build) if named else str(Path(build).resolve()), **options)
-        is_named = inspect.isfunction(build) or inspect.isclass(build)
-        return cls(build, reference_to(build) if is_named else None, **options)
+        return cls(build, _reference_to(build), **options)
 
     def __call__(self, facts: Facts) -> tuple[nn.Module, Example | None]:
         """Build the network of a checkpoint, with its example input if the function returns one."""
@@ -131,6 +131,16 @@ class Builder:
             f"{self._name} needs {listed(unknown)}, and neither the table nor the file says what that is. An "
             f"argument is {', '.join(GIVEN)}, or a column of the table: {listed(facts.row) or 'none'}."
         )
+
+
+def _reference_to(build: Any) -> str | None:
+    """Return the name by which a function or class is found again; None for a lambda, say."""
+    if not (inspect.isfunction(build) or inspect.isclass(build)) or "<" in build.__qualname__:
+        return None
+    file = getattr(sys.modules.get(build.__module__), "__file__", None)
+    if file and "." not in build.__module__:  # a script, or a module of the working directory
+        return f"{Path(file).resolve()}:{build.__qualname__}"
+    return reference_to(build) if file else None
 
 
 def _parameters(make: Callable[..., Any]) -> dict[str, inspect.Parameter]:

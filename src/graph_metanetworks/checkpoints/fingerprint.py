@@ -52,7 +52,7 @@ def _plain(value: Any, depth: int) -> Any:
         return str(value)
     if isinstance(value, FunctionType):
         return [value.__module__, value.__qualname__, hashlib.sha256(value.__code__.co_code).hexdigest()]
-    if isinstance(value, type) or callable(value) and hasattr(value, "__qualname__"):
+    if isinstance(value, type) or (callable(value) and hasattr(value, "__qualname__")):
         return f"{value.__module__}.{value.__qualname__}"
     if depth == 0 or isinstance(value, nn.Module):
         return _type_name(value)

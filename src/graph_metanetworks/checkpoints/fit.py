@@ -94,7 +94,9 @@ def fit(
             filled.append(name)
             weights[name] = torch.zeros_like(default) if default.is_meta else default.detach().clone()
     ignored = [name for name in best.extra if name not in dropped]
-    if changed := [old for new, old in best.names.items() if best.way(old) != new and _last(old) != _last(new)]:
+    if changed := [
+        old for new, old in best.names.items() if best.way(old) != new and _last(old) != _last(new)
+    ]:
         notes.append(f"renamed {count(changed, 'entry').replace('entrys', 'entries')}, such as {changed[0]}")
     if ignored:
         notes.append(f"left out {listed(ignored, 3)}, which hold no weights")
@@ -124,7 +126,9 @@ def _fitted(found: StateDict, way: Renaming, expected: Expected) -> Fit:
         names,
         missing=tuple(n for n in expected.tensors if n not in names and not n.endswith(COUNTER)),
         extra=tuple(name for name in found.weights if name not in used),
-        misshapen=tuple(n for n, old in names.items() if found.weights[old].shape != expected.tensors[n].shape),
+        misshapen=tuple(
+            n for n, old in names.items() if found.weights[old].shape != expected.tensors[n].shape
+        ),
     )
 
 

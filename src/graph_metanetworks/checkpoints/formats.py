@@ -12,7 +12,7 @@ Format = Literal["safetensors", "torch", "gguf"]
 SUFFIXES = (".safetensors", ".pt", ".pth", ".bin", ".th", ".ckpt", ".gguf", ".pth.tar", ".pt.tar")
 
 FOREIGN = {  # first bytes of files that people take for checkpoints
-    b"version https://git-lfs": "a pointer of Git LFS instead of the file itself: fetch it with `git lfs pull`",
+    b"version https://git-lfs": "a pointer of Git LFS, not the file itself: fetch it with `git lfs pull`",
     b"\x89HDF": "an HDF5 file, as Keras writes: export its weights to safetensors",
     b"\x93NUMPY": "an array of NumPy: save the weights as a state dict, with torch.save or safetensors",
     b"\x1f\x8b": "compressed by gzip: unpack it first",
@@ -56,8 +56,8 @@ def is_checkpoint_name(name: str) -> bool:
 
 def no_checkpoint(path: Path, what: str) -> CheckpointError:
     return CheckpointError(
-        f"'{path}' is no checkpoint: {what}. Checkpoints are files of safetensors, PyTorch, Lightning or GGUF, "
-        "or folders of Hugging Face."
+        f"'{path}' is no checkpoint: {what}. Checkpoints are files of safetensors, PyTorch, Lightning or "
+        "GGUF, or folders of Hugging Face."
     )
 
 

@@ -60,7 +60,9 @@ def state_dicts(content: Any, key: str | None, path: Path) -> list[StateDict]:
     found = sorted(_walk(inner, start), key=lambda one: one.rank)
     if not found:
         has = f"a dictionary of {listed(map(str, inner))}" if isinstance(inner, dict) else _kind(inner)
-        raise CheckpointError(f"'{path}' holds no state dict{f' under {key!r}' if key else ''}: it holds {has}.")
+        raise CheckpointError(
+            f"'{path}' holds no state dict{f' under {key!r}' if key else ''}: it holds {has}."
+        )
     return found
 
 

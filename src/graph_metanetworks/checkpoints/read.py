@@ -1,4 +1,4 @@
-"""Read a checkpoint as it is: any format, wherever in the file the weights are, whatever wraps their names."""
+"""Read a checkpoint as it is: any format, wherever the weights are in it, whatever wraps their names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
@@ -121,7 +120,9 @@ def _content(path: Path) -> Content:
     if path.is_dir():
         inner = _content(huggingface.weights_in(path))
         config = huggingface.config_beside(path)
-        return Content(inner.value, f"a Hugging Face folder ({inner.format})" if config else inner.format, config)
+        return Content(
+            inner.value, f"a Hugging Face folder ({inner.format})" if config else inner.format, config
+        )
     if path.name.endswith(huggingface.INDEX):
         parts = [_content(shard) for shard in huggingface.shards_of(path)]
         together = {name: x for part in parts for name, x in part.value.items()}

@@ -97,9 +97,7 @@ def _prefixes(longer: Collection[str], shorter: Collection[str]) -> list[str]:
     """Return the prefixes, ending in a dot, that many of the longer names have before a shorter one."""
     every = list(shorter)
     probes = {f".{name}" for name in every[:: max(1, len(every) // PROBES)]}
-    found = Counter(
-        name[: 1 - len(probe)] for name in longer for probe in probes if name.endswith(probe)
-    )
+    found = Counter(name[: 1 - len(probe)] for name in longer for probe in probes if name.endswith(probe))
     return [prefix for prefix, _ in found.most_common(8)]
 
 

@@ -32,8 +32,9 @@ def load_torch(path: Path) -> Any:
 
 def _refused(path: Path, message: str) -> CheckpointError:
     found = GLOBAL.search(message)
+    more = f" ({found[1]})" if found else ""
     return CheckpointError(
-        f"'{path}' is a pickle of more than weights{f' ({found[1]})' if found else ''}, and it was not opened: "
-        "it could run any code. Where you trust it, load it and save the weights alone: "
-        "torch.save(model.state_dict(), ...) or safetensors.torch.save_file(model.state_dict(), ...)."
+        f"'{path}' is a pickle of more than weights{more}, and it was not opened: it could run any code. "
+        "Where you trust it, load it and save the weights alone: torch.save(model.state_dict(), ...) or "
+        "safetensors.torch.save_file(model.state_dict(), ...)."
     )
