@@ -78,7 +78,7 @@ class NetworkReader:
         else:
             raise CheckpointError(
                 f"the network of {facts.path} is unknown: name the class or function that builds it, as "
-                "--network my_model.py:build."
+                "--network my_model.py:build (or, in gmn trace and gmn symmetry, as the first argument)."
             )
         return network, example or self.example or example_of(network)
 

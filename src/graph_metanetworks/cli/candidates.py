@@ -41,7 +41,7 @@ class Candidates:
     @classmethod
     def find(cls, paths: Sequence[Path]) -> Candidates:
         zoos, checkpoints = zip(*map(_inside, paths), strict=True)
-        return cls(*(tuple(dict.fromkeys(chain(*parts))) for parts in (zoos, checkpoints)))
+        return cls(tuple(dict.fromkeys(chain(*zoos))), tuple(dict.fromkeys(chain(*checkpoints))))
 
     def of_zoos(self) -> Iterator[Batch]:
         for folder in self.zoos:
@@ -61,17 +61,19 @@ class Candidates:
         Args:
             rows: of a table, by the path of a checkpoint, for builders that need them.
         """
-        networks = self._read(reader, rows or {})
+        networks = self._read(reader, rows)
         while own := list(islice(networks, BATCH)):
             yield collate([(graph, weights) for _, graph, weights in own], names=[str(f) for f, _, _ in own])
 
     def _read(
-        self, reader: NetworkReader, rows: Mapping[str, Mapping[str, Any]]
+        self, reader: NetworkReader, rows: Mapping[str, Mapping[str, Any]] | None
     ) -> Iterator[tuple[Path, ParameterGraph, dict[str, Tensor]]]:
         graphs: dict[str, ParameterGraph] = {}
         for file in self.checkpoints:
             try:
-                saved = reader.read(file, rows.get(str(file)))
+                if rows is not None and str(file) not in rows:
+                    raise TraceError("the table has no row for it")
+                saved = reader.read(file, rows and rows[str(file)])
                 if saved.architecture not in graphs:
                     if len(graphs) == GRAPHS:
                         del graphs[next(iter(graphs))]

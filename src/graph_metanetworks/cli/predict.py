@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, fields
 from io import StringIO
 from pathlib import Path
@@ -88,7 +88,7 @@ def _builder(target: str | None, args: Sequence[str], kwargs: Sequence[str]) -> 
 def _batches(candidates: Candidates, reader: NetworkReader, labels: Path | None) -> Iterator[Batch]:
     yield from candidates.of_zoos()
     files = [str(file) for file in candidates.checkpoints]
-    rows: Mapping[str, Mapping[str, Any]] = Labels.read(labels).by_file(files) if labels and files else {}
+    rows = Labels.read(labels).by_file(files) if labels and files else None
     yield from candidates.of_checkpoints(reader, rows)
 
 

@@ -92,6 +92,11 @@ def build(
     """
     with friendly_errors(debug=debug):
         try:  # Ctrl-C may also arrive while the recipe loads its data
+            if any(word.partition("=")[0] == "--device" for word in context.args):
+                raise ZooError(
+                    "the networks of a zoo are trained on the CPU only, many at a time: leave out --device. "
+                    "More --workers or a cluster (--ray) make it faster."
+                )
             own = parse_options(context.args, recipe_class(recipe), recipe)
             zoo = build_zoo(
                 make_recipe(recipe, own),

@@ -35,8 +35,15 @@ class LeftOut:
     @property
     def line(self) -> str:
         """The first line of the reason, after the file."""
-        first, _, rest = self.reason.partition("\n")
-        return f"{self.file}: {first}{' ' + rest.partition(chr(10))[0].strip() if rest else ''}"
+        lines = self.reason.removeprefix(self.reason[: self._name_end]).splitlines()
+        return f"{self.file}: {' '.join(line.strip() for line in lines[:2])}"
+
+    @property
+    def _name_end(self) -> int:
+        """Where the reason goes on after the name of the file, if it begins with that."""
+        quoted = f"{self.file}' "
+        at = self.reason.find(quoted)
+        return at + len(quoted) if at >= 0 and self.reason.startswith("'") else 0
 
 
 def list_files(folder: Path, out: Path) -> list[SourceFile]:
