@@ -19,9 +19,10 @@ GLOBAL = re.compile(r"GLOBAL (\S+)")
 def load_torch(path: Path) -> Any:
     """Read tensors, containers and plain values, and refuse everything else."""
     try:
-        with warnings.catch_warnings():
+        # a file and not its name, by which torch would choose the format
+        with open(path, "rb") as file, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about pickles that it then refuses
-            return torch.load(path, map_location="cpu", weights_only=True)
+            return torch.load(file, map_location="cpu", weights_only=True)
     except UnpicklingError as error:
         raise _refused(path, str(error)) from error
     except Exception as error:  # torch has many ways to fail on bytes that it did not write
