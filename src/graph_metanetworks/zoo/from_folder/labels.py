@@ -90,21 +90,16 @@ def _names(files: Sequence[str]) -> dict[str, str]:
     keys: dict[str, set[str]] = {}
     for file in files:
         path = PurePosixPath(file)
-        stem = path.name.partition(".")[0]
-        parent = [str(path.parent), path.parent.name] if path.parent.name else []
-        names = [
-            file,
-            path.name,
-            path.stem,
-            stem,
-            str(path.with_suffix("")),
-            str(path.with_name(stem)),
-            *parent,
-        ]
+        stems = (path.name, path.stem, path.name.partition(".")[0], "")  # the last stands for the folder
+        names = {
+            str(PurePosixPath(*path.parts[start:-1], stem))
+            for start in range(len(path.parts))
+            for stem in stems
+        }
         for name in names:
             keys.setdefault(name, set()).add(file)
     exact = {file: file for file in files}
-    return {name: next(iter(own)) for name, own in keys.items() if len(own) == 1 and name} | exact
+    return {name: next(iter(own)) for name, own in keys.items() if len(own) == 1 and name != "."} | exact
 
 
 def _key(value: Any) -> str:
