@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from graph_metanetworks import nn, testing
 from graph_metanetworks._version import __version__ as __version__
+from graph_metanetworks.checkpoints.read import read_checkpoint
 from graph_metanetworks.computation_graph.build import computation_graph
 from graph_metanetworks.computation_graph.graph import ComputationGraph
 from graph_metanetworks.errors import (
+    CheckpointError,
     ReplayError,
     StateDictMismatch,
     StorageError,
@@ -68,6 +70,7 @@ __all__ = [
     "Alignment",
     "Automorphism",
     "Batch",
+    "CheckpointError",
     "ComputationGraph",
     "Declaration",
     "EdgeBlock",
@@ -98,6 +101,7 @@ __all__ = [
     "interpolate",
     "load",
     "nn",
+    "read_checkpoint",
     "remove_rule",
     "rule",
     "testing",

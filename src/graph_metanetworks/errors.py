@@ -27,6 +27,10 @@ class StateDictMismatch(TraceError):
     """A state dict or an edge vector does not belong to this parameter graph."""
 
 
+class CheckpointError(TraceError):
+    """A file is no checkpoint, or holds more than weights, or its weights cannot be found."""
+
+
 class UnsupportedNetwork(ValueError):
     """A method cannot take a network; the message says which and why."""
 

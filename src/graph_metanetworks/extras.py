@@ -19,6 +19,8 @@ EXTRAS = {
     "huggingface_hub": "hub",
     "tensorboard": "tensorboard",
     "wandb": "wandb",
+    "gguf": "gguf",
+    "transformers": "transformers",
 }
 
 

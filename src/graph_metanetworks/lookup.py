@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+from collections.abc import Callable
 from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
@@ -73,8 +74,8 @@ def absolute(reference: str) -> str:
     return f"{Path(place).resolve()}{colon}{name}" if place.endswith(".py") else reference
 
 
-def reference_to(kind: type) -> str:
-    """Return the reference by which `find_object` finds a class again.
+def reference_to(kind: type | Callable[..., Any]) -> str:
+    """Return the reference by which `find_object` finds a class or a function again.
 
     >>> reference_to(Path)
     'pathlib:Path'

@@ -139,7 +139,7 @@ def test_files_that_are_no_checkpoints(
     words = ("predict", folder / "run", "--network", f"{folder / 'network.py'}:build")
     for name in ("a.safetensors", "a.pt", "a.bin"):
         (tmp_path / name).write_bytes(b"hello, no weights are here")
-        assert f"{name}' cannot be read" in fails(*words, tmp_path / name)
+        assert f"{name}' is no checkpoint" in fails(*words, tmp_path / name)
     (tmp_path / "b.pt").write_bytes(pickle.dumps({"weights": [1]}))
     recwarn.clear()
     assert "it was not opened" in fails(*words, tmp_path / "b.pt")

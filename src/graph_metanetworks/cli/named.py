@@ -4,38 +4,76 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from graph_metanetworks.cli.example import Example, parse_example
-from graph_metanetworks.cli.guess import guess_example
-from graph_metanetworks.cli.target import load_network, parse_keyword, parse_literal
+from graph_metanetworks.checkpoints.builder import Builder
+from graph_metanetworks.checkpoints.example import Example, parse_example, parse_literal
+from graph_metanetworks.checkpoints.networks import NetworkReader, example_of
+from graph_metanetworks.cli.target import load_network, parse_keyword
+from graph_metanetworks.console import say
 from graph_metanetworks.errors import TraceError
 from graph_metanetworks.graph.parameter_graph import ParameterGraph
+from graph_metanetworks.lookup import UnknownTarget
 from graph_metanetworks.trace.tracer import Tracer
 
 
+@dataclass(frozen=True)
+class Saved:
+    """The options of a checkpoint."""
+
+    path: Path | None = None
+    key: str | None = None
+    ignore_extra: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Named:
+    """A network, an example input, and the weights of its checkpoint if it has one."""
+
+    network: nn.Module
+    example: Example
+    weights: dict[str, Tensor] | None = None
+
+
 def named_network(
-    target: str,
+    target: str | None,
     args: Sequence[str] | None,
     kwargs: Sequence[str] | None,
     inputs: Sequence[str] | None,
     *,
     high: int,
     meta: bool,
-) -> tuple[nn.Module, Example]:
-    """Build the network of a target, with an example input as described or guessed."""
+    saved: Saved | None = None,
+) -> Named:
+    """Build the network of a target or a checkpoint, with an example input as described or guessed."""
+    positional, keywords = [*map(parse_literal, args or ())], dict(map(parse_keyword, kwargs or ()))
+    saved = saved or Saved()
+    if target and saved.path is None and ":" not in target and Path(target).exists():
+        target, saved = None, Saved(Path(target), saved.key, saved.ignore_extra)  # the checkpoint itself
+    if target is None and saved.path is None:
+        raise UnknownTarget("name a network, such as torch.nn:Linear, or a --checkpoint with a config.json.")
+    if meta and saved.path:
+        raise TraceError("a network on the meta device has no weights: drop --meta or --checkpoint.")
     with torch.device("meta" if meta else "cpu"):
-        positional, keywords = map(parse_literal, args or ()), dict(map(parse_keyword, kwargs or ()))
-        network = load_network(target, list(positional), keywords)
-        return network, parse_example(inputs, high=high) if inputs else guess_example(network)
+        example = parse_example(inputs, high=high) if inputs else None
+        if saved.path is None:
+            network = load_network(str(target), positional, keywords)
+            return Named(network, example or example_of(network))
+        builder = Builder.of(target, args=positional, kwargs=keywords) if target else None
+        read = NetworkReader(builder, example, saved.key, saved.ignore_extra).read(saved.path)
+    say(read.checkpoint.summary, "dim", err=True)
+    read.network.load_state_dict(read.state_dict)
+    return Named(read.network, read.example, read.state_dict)
 
 
-def traced_on(tracer: Tracer, network: nn.Module, example: Example, *, guessed: bool) -> ParameterGraph:
+def traced_on(tracer: Tracer, named: Named, *, guessed: bool) -> ParameterGraph:
     """Trace the network on the example; errors mention it if the example was guessed."""
-    with _mention_guess(example if guessed else None):
-        return tracer.trace(network, *example.args, **example.kwargs)
+    with _mention_guess(named.example if guessed else None):
+        return tracer.trace(named.network, *named.example.args, **named.example.kwargs)
 
 
 @contextmanager

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 Target = Annotated[
-    str,
+    str | None,
     typer.Argument(
         help="The network: module:name or path/to/file.py:name of a class, of a function that "
-        "returns a network, or of a network. For example torch.nn:Linear."
+        "returns a network, or of a network. For example torch.nn:Linear. Not needed for a folder of Hugging "
+        "Face, whose config.json describes it."
     ),
 ]
 Args = Annotated[
@@ -33,3 +35,22 @@ Unused = Annotated[
     Literal["raise", "keep"], typer.Option(help="Parameters the example never reached: raise, or keep.")
 ]
 Meta = Annotated[bool, typer.Option("--meta", help="Build on the meta device, without memory.")]
+Checkpoint = Annotated[
+    Path | None,
+    typer.Option(
+        help="Weights of the network: a file of safetensors, PyTorch, Lightning or GGUF, or a folder of "
+        "Hugging Face."
+    ),
+]
+Key = Annotated[
+    str | None,
+    typer.Option(
+        help="Where the weights are inside a checkpoint, as ema or model.encoder; found by default."
+    ),
+]
+IgnoreExtra = Annotated[
+    bool, typer.Option("--ignore-extra", help="Drop entries of a checkpoint that the network does not have.")
+]
+Json = Annotated[
+    str | None, typer.Option("--json", metavar="FILE", help="Write JSON; - prints it and nothing else.")
+]

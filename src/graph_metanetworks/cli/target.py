@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Sequence
 from typing import Any
 
 from torch import nn
 
+from graph_metanetworks.checkpoints.example import parse_literal
 from graph_metanetworks.lookup import UnknownTarget, find_object
 
 
@@ -38,18 +38,6 @@ def load_network(target: str, args: Sequence[Any] = (), kwargs: dict[str, Any] |
     if not isinstance(network, nn.Module):
         raise UnknownTarget(f"'{target}' returned a {type(network).__name__}, not an nn.Module.")
     return network
-
-
-def parse_literal(text: str) -> Any:
-    """Parse a Python literal; anything else is a string.
-
-    >>> [parse_literal(text) for text in ("3", "(1, 2)", "None", "gelu")]
-    [3, (1, 2), None, 'gelu']
-    """
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        return text
 
 
 def parse_keyword(text: str) -> tuple[str, Any]:

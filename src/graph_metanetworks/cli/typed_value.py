@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
-from graph_metanetworks.cli.target import parse_literal
+from graph_metanetworks.checkpoints.example import parse_literal
 
 YES, NO = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 TRUTH: dict[str, bool] = {**dict.fromkeys(YES, True), **dict.fromkeys(NO, False)}

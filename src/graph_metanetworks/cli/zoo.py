@@ -10,7 +10,11 @@ from typing import Annotated, Any, Literal
 import typer
 from typer.core import TyperCommand
 
-from graph_metanetworks.cli.friendly import friendly_errors
+from graph_metanetworks.checkpoints.builder import COLUMN
+from graph_metanetworks.checkpoints.example import parse_example
+from graph_metanetworks.cli import options
+from graph_metanetworks.cli.candidates import say_left_out
+from graph_metanetworks.cli.friendly import friendly_errors, resumable
 from graph_metanetworks.cli.recipe_options import options_text, parse_options
 from graph_metanetworks.console import say
 from graph_metanetworks.errors import ZooError
@@ -18,6 +22,7 @@ from graph_metanetworks.plot.formats import check_suffix
 from graph_metanetworks.table import WIDTH
 from graph_metanetworks.zoo.build import build as build_zoo
 from graph_metanetworks.zoo.check import check as check_zoo
+from graph_metanetworks.zoo.from_folder.sources import LEFT_OUT
 from graph_metanetworks.zoo.histogram import Histogram, has_default_metric, histogram
 from graph_metanetworks.zoo.imported.small_cnns import import_small_cnns
 from graph_metanetworks.zoo.manifest import read_manifest
@@ -87,9 +92,14 @@ def build(
     """
     with friendly_errors(debug=debug):
         try:  # Ctrl-C may also arrive while the recipe loads its data
-            options = parse_options(context.args, recipe_class(recipe), recipe)
+            if any(word.partition("=")[0] == "--device" for word in context.args):
+                raise ZooError(
+                    "the networks of a zoo are trained on the CPU only, many at a time: leave out --device. "
+                    "More --workers or a cluster (--ray) make it faster."
+                )
+            own = parse_options(context.args, recipe_class(recipe), recipe)
             zoo = build_zoo(
-                make_recipe(recipe, options),
+                make_recipe(recipe, own),
                 count,
                 out,
                 seed=seed,
@@ -187,17 +197,60 @@ def check(folder: Folder, debug: Debug = False) -> None:
 
 @app.command("import")
 def import_published(
-    format: Annotated[Literal["small-cnns"], typer.Argument(help="Which published zoo.")],
-    path: Annotated[Path, typer.Argument(exists=True, file_okay=False, help="Folder of its files.")],
+    format: Annotated[
+        Literal["folder", "small-cnns"],
+        typer.Argument(help="folder: your own checkpoints. small-cnns: the zoo of Unterthiner et al."),
+    ],
+    path: Annotated[Path, typer.Argument(exists=True, file_okay=False, help="Folder of the files.")],
     out: Annotated[Path, typer.Option(file_okay=False, help="The folder of the zoo.")],
+    network: Annotated[
+        str | None,
+        typer.Option(
+            help="folder: builder of the networks, my_models.py:build; or my_models.py, if a column names "
+            "it. Not needed for folders of Hugging Face."
+        ),
+    ] = None,
+    labels: Annotated[
+        Path | None, typer.Option(help="folder: table with a row per file; CSV, Parquet or JSON.")
+    ] = None,
+    column: Annotated[
+        str, typer.Option(help="folder: column that names the builder of a file, if --network is a file.")
+    ] = COLUMN,
+    file_column: Annotated[
+        str | None, typer.Option(help="folder: column with the file names; found by default.")
+    ] = None,
+    input: options.Inputs = None,
+    key: options.Key = None,
+    ignore_extra: options.IgnoreExtra = False,
+    link: Annotated[
+        bool, typer.Option("--link", help="folder: reference the files instead of copying their weights.")
+    ] = False,
     all_steps: Annotated[
-        bool, typer.Option("--all-steps", help="Keep all checkpoints, not only the last one.")
+        bool, typer.Option("--all-steps", help="small-cnns: keep all checkpoints, not only the last one.")
     ] = False,
     half: Annotated[bool, typer.Option("--half", help="Store weights in half precision.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Hide the progress bar.")] = False,
     debug: Debug = False,
 ) -> None:
-    """Import published files as a zoo: small-cnns, the Small CNN Zoo of Unterthiner et al."""
-    with friendly_errors(debug=debug):
-        zoo = import_small_cnns(path, out, all_steps=all_steps, half=half, quiet=quiet)
+    """Make a zoo from files: your own checkpoints, or the Small CNN Zoo. Rerun the command to resume."""
+    with friendly_errors(debug=debug), resumable(out):
+        if format == "small-cnns":
+            zoo = import_small_cnns(path, out, all_steps=all_steps, half=half, quiet=quiet)
+        else:
+            zoo = Zoo.from_folder(
+                path,
+                build=network,
+                labels=labels,
+                out=out,
+                example=parse_example(input) if input else None,
+                link=link,
+                key=key,
+                ignore_extra=ignore_extra,
+                column=column,
+                file_column=file_column,
+                half=half,
+                quiet=quiet,
+            )
+            total = len(zoo) + len(zoo.left_out)
+            say_left_out(zoo.left_out, total, "file", more=f"; {out / LEFT_OUT} lists them all")
         say(f"{out} has {len(zoo):,} networks. Inspect them with gmn zoo info {out}", "green")

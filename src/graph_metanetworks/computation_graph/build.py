@@ -23,13 +23,13 @@ MAX_EDGES = 200_000
 
 
 def computation_graph(
-    model: nn.Module, input_shape: Sequence[int], *, max_edges: int = MAX_EDGES
+    model: nn.Module, example: Tensor | Sequence[int], *, max_edges: int = MAX_EDGES
 ) -> ComputationGraph:
-    """Build the computation graph of a small feed-forward network for one input shape (including the batch).
+    """Build the computation graph of a small feed-forward network for an example input, or its shape.
 
     >>> import graph_metanetworks as gmn
     >>> mlp = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU(), torch.nn.Linear(3, 1))
-    >>> graph = gmn.computation_graph(mlp, (1, 2))
+    >>> graph = gmn.computation_graph(mlp, torch.zeros(1, 2))
     >>> [(layer.name, layer.kind) for layer in graph.layers]
     [('input', 'input'), ('0.bias', 'bias'), ('0', 'hidden'), ('2.bias', 'bias'), ('2', 'output')]
 
@@ -38,7 +38,8 @@ def computation_graph(
     """
     check(model)
     like = next(model.parameters())
-    x = torch.zeros(tuple(input_shape), dtype=like.dtype, device=like.device)
+    shape = tuple(example.shape) if isinstance(example, Tensor) else tuple(example)
+    x = torch.zeros(shape, dtype=like.dtype, device=like.device)
     _check_size(model, x, max_edges)
     tape = Tape(lambda func: True, snapshot=True)  # keeps constants as they were when used
     with tape.following(model, lambda *_: False):
@@ -90,7 +91,7 @@ def _check_size(model: nn.Module, x: Tensor, max_edges: int) -> None:
             f"shape {tuple(x.shape)}, more than max_edges={max_edges:,}: shared weights are repeated "
             f"wherever they are used. Its parameter graph, gmn.trace(model, x), has one edge for each of its "
             f"{sum(p.numel() for p in model.parameters()):,} parameters, whatever the input. Use that, or "
-            "pass a smaller input_shape or a larger max_edges."
+            "pass a smaller example or a larger max_edges."
         )
 
 

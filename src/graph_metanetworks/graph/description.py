@@ -1,11 +1,14 @@
-"""Describe a parameter graph as plain data, for other programs."""
+"""Describe a parameter graph and its symmetry as plain data, for other programs."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from graph_metanetworks.graph.parameter_graph import ParameterGraph
+
+if TYPE_CHECKING:
+    from graph_metanetworks.symmetry.factors import Factor, Fixed
 
 
 def describe(graph: ParameterGraph) -> dict[str, Any]:
@@ -63,4 +66,51 @@ def describe(graph: ParameterGraph) -> dict[str, Any]:
         "ignored": sorted(graph.ignored),
         "unseen": sorted(graph.unseen),
         "notes": list(graph.notes),
+    }
+
+
+def describe_symmetry(graph: ParameterGraph) -> dict[str, Any]:
+    """Return what may be permuted, scaled or change sign, and what is fixed and why, for `json.dumps`.
+
+    `within` refers to the heads or groups in which something is permuted, by their number in `permuted`.
+
+    >>> import torch, graph_metanetworks as gmn
+    >>> model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU(), torch.nn.Linear(3, 1))
+    >>> data = describe_symmetry(gmn.trace(model, torch.randn(1, 2)))
+    >>> data["permuted"][0]["size"], data["permuted"][0]["parameters"][0], data["scaling"]["scales"]
+    (3, {'name': '0.weight', 'dimension': 0}, 3)
+    """
+    symmetry, scaling = graph.symmetry, graph.scaling
+    number = {factor: index for index, factor in enumerate(symmetry.factors)}
+    return {
+        "name": graph.name,
+        "log_order": symmetry.log_order,
+        "order": symmetry.order_text,
+        "permuted": [
+            {
+                "size": factor.size,
+                "copies": factor.copies,
+                "kind": factor.kind,
+                "within": [number[outer] for outer in factor.within],
+                **_members(factor),
+            }
+            for factor in symmetry.factors
+        ],
+        "fixed": [{"reason": fixed.reason, **_members(fixed)} for fixed in symmetry.fixed],
+        "scaling": {
+            "scales": scaling.num_scales,
+            "signs": scaling.num_signs,
+            "phases": scaling.num_phases,
+            "parameters": [
+                {"name": name, "dimension": dimension, "kinds": kinds}
+                for name, dimension, kinds in scaling.along()
+            ],
+        },
+    }
+
+
+def _members(own: Factor | Fixed) -> dict[str, Any]:
+    return {
+        "groups": [group.name for group in own.groups],
+        "parameters": [{"name": name, "dimension": dimension} for name, dimension in own.parameters],
     }

@@ -144,19 +144,21 @@ class Scaling:
         what = f"{scales} and {signs}"
         if self.num_phases:
             what = f"{scales}, {signs} and {self.num_phases:,} phases"
-        lines = [f"{what} of units may be chosen:"]
+        along = [f"  {name} ({dimension}): {' and '.join(kinds)}" for name, dimension, kinds in self.along()]
+        return "\n".join([f"{what} of units may be chosen:", *along])
+
+    def along(self) -> list[tuple[str, int, list[str]]]:
+        """Return the parameters and dimensions along which units are, with what may be chosen for them."""
+        found = []
         for name, own in self.scaled.parameters.items():
             for dimension, unknowns in enumerate(own):
-                found = [
-                    what
-                    for what, units in (("scales", self.scaled), ("signs", self.signed))
-                    if units.along(name, dimension)
-                ]
+                units = (("scales", self.scaled), ("signs", self.signed))
+                kinds = [kind for kind, chosen in units if chosen.along(name, dimension)]
                 if name in self.phases and len(unknowns) > 1:
-                    found.append("phases")
-                if found:
-                    lines.append(f"  {name} ({dimension}): {' and '.join(found)}")
-        return "\n".join(lines)
+                    kinds.append("phases")
+                if kinds:
+                    found.append((name, dimension, kinds))
+        return found
 
     def __repr__(self) -> str:
         return f"Scaling(scales={self.num_scales}, signs={self.num_signs}, phases={self.num_phases})"

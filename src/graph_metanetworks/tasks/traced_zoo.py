@@ -82,7 +82,7 @@ def trace_network(zoo: Zoo, network: ZooNetwork) -> ParameterGraph:
     # freshly initialised: a network that diverged cannot be run
     fresh = zoo.recipe.build(config).eval()
     try:
-        return trace(fresh, *zoo.recipe.example(config))
+        return trace(fresh, *zoo.recipe.example(config), **zoo.recipe.example_kwargs(config))
     except TraceError as error:
         raise type(error)(f"network {network.index} of {zoo.folder}: {error}") from error
 

@@ -54,9 +54,13 @@ class TrainingOptions:
             raise TaskError(f"averaging is a decay, at least 0 and less than 1, not {self.averaging:g}.")
         if self.seed < 0:
             raise TaskError(f"a seed must be 0 or more, not {self.seed}.")
+        if self.steps < self.rounds:  # a trial run: each step is a round
+            object.__setattr__(self, "rounds", self.steps)
         if self.steps % self.rounds:
+            nearest = max(1, round(self.steps / self.rounds)) * self.rounds
             raise TaskError(
-                f"{self.steps} steps cannot be cut into {self.rounds} equal rounds: choose a multiple."
+                f"{self.steps} steps cannot be cut into {self.rounds} equal rounds: choose a multiple, such "
+                f"as {nearest}."
             )
 
     @property

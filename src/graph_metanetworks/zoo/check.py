@@ -9,6 +9,7 @@ from pathlib import Path
 from graph_metanetworks.storage import checksum
 from graph_metanetworks.zoo.description import Description
 from graph_metanetworks.zoo.files import shard_of
+from graph_metanetworks.zoo.linked import LinkedWeights, open_weights
 from graph_metanetworks.zoo.manifest import (
     ShardRecord,
     damaged_lines,
@@ -56,12 +57,19 @@ def shard_problems(folder: Path, record: ShardRecord) -> list[str]:
         _problem(weights, record.weights_bytes, record.weights),
         _problem(table, record.table_bytes, record.table),
     )
-    return [problem for problem in found if problem]
+    problems = [problem for problem in found if problem]
+    return problems or _linked_problems(weights)
 
 
 def intact_shards(folder: Path, records: Iterable[ShardRecord]) -> dict[int, ShardRecord]:
     """Return the undamaged shards by number."""
     return {record.shard: record for record in records if not shard_problems(folder, record)}
+
+
+def _linked_problems(path: Path) -> list[str]:
+    """Return a line for each checkpoint that a shard references and that is missing or has changed."""
+    weights = open_weights(path)
+    return weights.problems() if isinstance(weights, LinkedWeights) else []
 
 
 def _problem(path: Path, size: int, digest: str) -> str | None:

@@ -26,7 +26,7 @@ class Overview:
     networks: int
     wanted: int
     diverged: int
-    dropped: int  # diverged and left out
+    dropped: int  # diverged, or files that do not fit, and left out
     shards: int
     bytes: int
     fewest_weights: int
@@ -59,6 +59,8 @@ class Overview:
     def _networks(self) -> str:
         finished = self.networks + self.dropped == self.wanted
         count = f"{self.networks:,}" if finished else f"{self.networks:,} of {self.wanted:,}"
+        if self.dropped and "from_folder" in self.recipe:
+            return f"{count} ({self.diverged:,} diverged; {self.dropped:,} more files were left out)"
         if self.dropped:
             return f"{count} ({self.dropped:,} more diverged and were dropped)"
         return f"{count} ({self.diverged:,} diverged)"

@@ -100,6 +100,10 @@ class Recipe(ABC, Generic[Config]):
             "(torch.zeros(1, 3, 32, 32),)."
         )
 
+    def example_kwargs(self, config: Config) -> dict[str, Any]:
+        """Return further arguments of `forward`, by name."""
+        return {}
+
     @abstractmethod
     def shape(self, config: Config) -> Hashable:
         """Return a key of the architecture. Networks with equal keys are trained together and traced once."""
@@ -118,6 +122,18 @@ class Renders(Protocol):
     def render(
         self, state_dict: dict[str, Tensor], config: Any, size: int | Sequence[int] | None = None
     ) -> Tensor: ...
+
+
+@runtime_checkable
+class Completes(Protocol):
+    """A recipe whose configs hold more than their columns: the metrics of a network and its shapes."""
+
+    def complete(
+        self,
+        config: Any,
+        metrics: Mapping[str, Any],
+        shapes: Callable[[], dict[str, tuple[int, ...]]],
+    ) -> Any: ...
 
 
 def network_seed(zoo_seed: int, index: int) -> int:

@@ -50,7 +50,7 @@ class Shard:
 
 def encode(networks: Sequence[TrainedNetwork], *, half: bool = False) -> Shard:
     """Encode networks as the files of a shard. Equal networks give equal bytes."""
-    stacks = list(_by_layout(networks).values())
+    stacks = list(by_layout(networks).values())
     tensors: dict[str, Tensor] = {}
     layouts = []
     for number, stack in enumerate(stacks):
@@ -61,12 +61,13 @@ def encode(networks: Sequence[TrainedNetwork], *, half: bool = False) -> Shard:
                 tensors[f"{prefix}/{name}"] = _stored([state[name] for state in states], half)
     return Shard(
         weights=save(tensors, {"stacks": json.dumps(layouts)}),
-        table=_parquet(stacks),
+        table=table_of(stacks),
         stacks=[[network.index for network in stack] for stack in stacks],
     )
 
 
-def _by_layout(networks: Sequence[TrainedNetwork]) -> dict[Hashable, list[TrainedNetwork]]:
+def by_layout(networks: Sequence[TrainedNetwork]) -> dict[Hashable, list[TrainedNetwork]]:
+    """Group networks whose parameters can be stacked."""
     stacks: dict[Hashable, list[TrainedNetwork]] = {}
     for network in networks:
         trained = network.trained
@@ -91,7 +92,8 @@ def _stored(tensors: Sequence[Tensor], half: bool) -> Tensor:
     return smaller if torch.equal(smaller.isfinite(), stacked.isfinite()) else stacked
 
 
-def _parquet(stacks: Sequence[Sequence[TrainedNetwork]]) -> bytes:
+def table_of(stacks: Sequence[Sequence[TrainedNetwork]]) -> bytes:
+    """Encode the table of a shard."""
     rows = [_row(network, s, r) for s, stack in enumerate(stacks) for r, network in enumerate(stack)]
     columns: dict[str, bytes] = {}
     for stack in stacks:
@@ -108,12 +110,12 @@ def _parquet(stacks: Sequence[Sequence[TrainedNetwork]]) -> bytes:
 
 def _row(network: TrainedNetwork, stack: int, row: int) -> dict[str, Any]:
     place = {"index": network.index, "stack": stack, "row": row}
-    config = {field.name: getattr(network.config, field.name) for field in fields(network.config)}
+    config = {name: getattr(network.config, name) for name in _config_columns(network.config)}
     return {**place, **config, **network.trained.metrics}
 
 
 def _roles(network: TrainedNetwork) -> dict[str, bytes]:
-    config = [field.name for field in fields(network.config)]
+    config = _config_columns(network.config)
     names = [*PLACE, *config, *network.trained.metrics]
     if len(set(names)) < len(names):
         twice = sorted({name for name in names if names.count(name) > 1})
@@ -122,6 +124,10 @@ def _roles(network: TrainedNetwork) -> dict[str, bytes]:
             f"need distinct names, other than {', '.join(PLACE)}."
         )
     return dict.fromkeys(config, CONFIG) | dict.fromkeys(network.trained.metrics, METRIC)
+
+
+def _config_columns(config: Any) -> list[str]:
+    return [field.name for field in fields(config) if field.metadata.get("stored", True)]
 
 
 def unreadable(path: Path, error: Exception) -> ZooError:
@@ -142,6 +148,16 @@ class Weights:
             raise unreadable(path, error) from error
         self._half = half
 
+    @property
+    def is_linked(self) -> bool:
+        """Whether the weights are in files that the shard references."""
+        return "links" in self._file.metadata()
+
+    def shapes(self, stack: int) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of the tensors of each network of a stack."""
+        names = self._layouts[stack]["parameters"]
+        return {name: tuple(self._file.get_slice(f"{stack}/{name}").get_shape()[1:]) for name in names}
+
     def stack_sizes(self) -> list[set[int]]:
         """Return for each stack the numbers of networks in its tensors, all equal in an intact file."""
         return [
@@ -159,8 +175,7 @@ class Weights:
 
     def size(self, stack: int) -> int:
         """Return the number of values in the state dict of each network of a stack."""
-        names = self._layouts[stack]["parameters"]
-        return sum(math.prod(self._file.get_slice(f"{stack}/{name}").get_shape()[1:]) for name in names)
+        return sum(math.prod(shape) for shape in self.shapes(stack).values())
 
     def state_dict(self, stack: int, row: int, *, step: int | None = None) -> dict[str, Tensor]:
         """Return a copy of the weights of a network, which may be modified."""

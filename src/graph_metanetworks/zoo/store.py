@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from graph_metanetworks.errors import ZooError
 from graph_metanetworks.zoo.description import Description
+from graph_metanetworks.zoo.linked import open_weights
 from graph_metanetworks.zoo.manifest import ShardRecord, read_manifest, table_path, weights_path
 from graph_metanetworks.zoo.recipe import Recipe
 from graph_metanetworks.zoo.registry import recipe_from
@@ -79,7 +80,7 @@ class Store:
     def weights(self, shard: int) -> Weights:
         if shard not in self._weights:
             path = weights_path(self.folder, shard)
-            self._weights[shard] = Weights(path, half=self.description.half)
+            self._weights[shard] = open_weights(path, half=self.description.half)
         return self._weights[shard]
 
     def values(self, row: int, role: bytes) -> dict[str, Any]:

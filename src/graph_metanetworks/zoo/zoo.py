@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -19,10 +22,17 @@ import pyarrow.compute as pc
 import torch
 from torch import Tensor, nn
 
+from graph_metanetworks.checkpoints.builder import COLUMN, Build, Builder
+from graph_metanetworks.checkpoints.example import Example
+from graph_metanetworks.checkpoints.networks import NetworkReader
 from graph_metanetworks.errors import ZooError
 from graph_metanetworks.zoo.check import check
 from graph_metanetworks.zoo.description import Description
-from graph_metanetworks.zoo.recipe import Recipe, Renders
+from graph_metanetworks.zoo.from_folder.importer import import_folder
+from graph_metanetworks.zoo.from_folder.labels import Labels
+from graph_metanetworks.zoo.from_folder.recipe import FolderRecipe
+from graph_metanetworks.zoo.from_folder.sources import LeftOut, read_left_out
+from graph_metanetworks.zoo.recipe import Completes, Recipe, Renders
 from graph_metanetworks.zoo.shard import CONFIG, METRIC
 from graph_metanetworks.zoo.store import Location, Store
 
@@ -61,6 +71,66 @@ class Zoo(Sequence["ZooNetwork"]):
             )
         store = Store(path, recipe=recipe)
         return cls(store, np.arange(len(store.locations)))
+
+    @classmethod
+    def from_folder(
+        cls,
+        folder: str | os.PathLike[str],
+        *,
+        build: Build | None = None,
+        labels: Any = None,
+        out: str | os.PathLike[str] | None = None,
+        example: Any = None,
+        link: bool | None = None,
+        key: str | None = None,
+        ignore_extra: bool = False,
+        column: str = COLUMN,
+        file_column: str | None = None,
+        half: bool = False,
+        quiet: bool = False,
+    ) -> Zoo:
+        """Make a zoo from a folder of checkpoints, of any formats and architectures. It resumes.
+
+        Files that cannot be read, do not fit their network, or have no row in the table are left out:
+        `zoo.left_out` lists them with the reason.
+
+        Args:
+            build: makes the network of a file. A function, class or network, or its name as
+                `my_models.py:build`; it gets the arguments that it asks for: `path`, `row` of the table,
+                `shapes` of the weights, `config` saved with them, or any column of the table. It returns the
+                network, or the network and an example input. A mapping, or the name of a Python file, has
+                several; then `column` of the table names one. Folders of Hugging Face need none.
+            labels: a CSV, Parquet or JSON file, a table, a data frame, rows, or a dictionary by file name.
+            out: the folder of the zoo. Without it, a temporary one that references the files.
+            example: input of all networks, if `build` returns none: a tensor, a tuple of arguments, or a
+                dictionary of keyword arguments; guessed by default.
+            link: reference the files instead of copying their weights. Checksums are kept.
+            key: where the weights are inside the files; found by default.
+            ignore_extra: drop entries of a file that its network does not have.
+            file_column: column of the table with the file names; found by default.
+            half: store weights in half precision.
+            quiet: hide the progress bar.
+        """
+        linked = out is None if link is None else link
+        table = None if labels is None else Labels.read(labels)
+        given = None if example is None else Example.of(example)
+        builder = None if build is None else Builder.of(build, column=column)
+        recipe = FolderRecipe(
+            Path(folder).resolve(),
+            NetworkReader(builder, given, key, ignore_extra),
+            labels=table and {"source": table.source, "checksum": table.checksum},
+            link=linked,
+        )
+        place = _temporary_folder() if out is None else Path(out)
+        import_folder(
+            recipe, place, labels=table, file_column=file_column, link=linked, half=half, quiet=quiet
+        )
+        return cls.open(place, recipe=recipe)
+
+    @property
+    def left_out(self) -> list[LeftOut]:
+        """The files of a folder that did not become networks of the zoo, and why."""
+        return read_left_out(self.folder)
 
     @property
     def folder(self) -> Path:
@@ -195,10 +265,11 @@ class ZooNetwork:
     @property
     def config(self) -> Any:
         """The hyper-parameters, as drawn by the recipe."""
-        values = self._store.values(self._row, CONFIG)
-        return self._store.recipe.config(
-            {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
-        )
+        values, recipe = self._store.values(self._row, CONFIG), self._store.recipe
+        config = recipe.config({k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
+        if isinstance(recipe, Completes):
+            return recipe.complete(config, self.metrics, self._shapes)
+        return config
 
     @property
     def metrics(self) -> Mapping[str, float | int | bool | str]:
@@ -220,12 +291,22 @@ class ZooNetwork:
             )
         return recipe.render(self.state_dict, self.config, size)
 
+    def _shapes(self) -> dict[str, tuple[int, ...]]:
+        return self._store.weights(self._location.shard).shapes(self._location.stack)
+
     @property
     def _location(self) -> Location:
         return self._store.location(self._row)
 
     def __repr__(self) -> str:
         return f"ZooNetwork({self.index} of {str(self._store.folder)!r})"
+
+
+def _temporary_folder() -> Path:
+    """Return a folder that lasts as long as the process."""
+    folder = tempfile.mkdtemp(prefix="zoo-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
 
 
 def _sizes(parts: Sequence[float] | Sequence[int], total: int) -> list[int]:

@@ -19,8 +19,15 @@ def config_columns(table: pa.Table) -> list[str]:
     return [
         field.name
         for field in table.schema
-        if (field.metadata or {}).get(ROLE) == CONFIG and not pa.types.is_nested(field.type)
+        if (field.metadata or {}).get(ROLE) == CONFIG
+        and not pa.types.is_nested(field.type)
+        and not _are_names(table[field.name])
     ]
+
+
+def _are_names(column: pa.ChunkedArray) -> bool:
+    """Return whether each network has its own text, such as the name of its file."""
+    return pa.types.is_string(column.type) and len(column) > 1 and len(column.unique()) == len(column)
 
 
 def as_features(table: pa.Table, columns: list[str]) -> np.ndarray:  # [N, columns]

@@ -28,6 +28,6 @@ def read_labels(table: pa.Table, label: str, *, where: str) -> np.ndarray:  # [N
     if labels.min() < 0 or labels.max() > 1:
         raise TaskError(
             f"'{label}' goes from {labels.min():.4g} to {labels.max():.4g}, and accuracies lie between 0 and "
-            "1: name another column with --label."
+            "1: name another column with --label, or divide percentages by 100."
         )
     return labels

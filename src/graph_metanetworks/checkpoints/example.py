@@ -1,16 +1,16 @@
-"""Example inputs, described on the command line."""
+"""Example inputs of networks: described in a few characters, given as tensors, or stored as JSON."""
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from graph_metanetworks.cli.target import parse_literal
 from graph_metanetworks.errors import TraceError
 
 SHAPE = re.compile(r"(?P<sizes>\d+(x\d+)*)?(:(?P<dtype>\w+))?")
@@ -30,6 +30,35 @@ class Example:
         named = [f"{name}={_describe(value)}" for name, value in self.kwargs.items()]
         return ", ".join([*map(_describe, self.args), *named])
 
+    def as_json(self) -> dict[str, Any]:
+        """Return plain values from which `from_json` makes an example with the same structure.
+
+        Integers and masks keep their values. Other numbers are drawn again: a graph does not depend on them.
+        """
+        return {
+            "args": [_plain(value) for value in self.args],
+            "kwargs": {name: _plain(value) for name, value in self.kwargs.items()},
+        }
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Example:
+        """Return an example with the structure of `as_json`.
+
+        >>> str(Example.from_json(Example((torch.zeros(1, 3), torch.ones(2, 7).bool())).as_json()))
+        '1x3:float32, 2x7:bool'
+        """
+        kwargs = {name: _from_plain(value) for name, value in content["kwargs"].items()}
+        return cls(tuple(map(_from_plain, content["args"])), kwargs)
+
+    @classmethod
+    def of(cls, value: Any) -> Example:
+        """Return an example given as a tensor, a tuple of arguments, or a dictionary of keyword arguments."""
+        if isinstance(value, Example):
+            return value
+        if isinstance(value, Mapping):
+            return cls(kwargs=dict(value))
+        return cls(tuple(value) if isinstance(value, tuple | list) else (value,))
+
 
 def parse_example(specs: Iterable[str], *, high: int = 10) -> Example:
     """Draw inputs from their descriptions; integers lie between 0 and `high - 1`.
@@ -47,6 +76,18 @@ def parse_example(specs: Iterable[str], *, high: int = 10) -> Example:
         else:
             raise UnclearExample(f"--input {spec}: '{name}' cannot be the name of an argument.")
     return Example(tuple(args), kwargs)
+
+
+def parse_literal(text: str) -> Any:
+    """Parse a Python literal; anything else is a string.
+
+    >>> [parse_literal(text) for text in ("3", "(1, 2)", "None", "gelu")]
+    [3, (1, 2), None, 'gelu']
+    """
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
 
 
 def _draw(spec: str, high: int) -> Tensor:
@@ -71,3 +112,20 @@ def _describe(value: Any) -> str:
     if not isinstance(value, Tensor):
         return repr(value)
     return f"{'x'.join(map(str, value.shape))}:{str(value.dtype).removeprefix('torch.')}"
+
+
+def _plain(value: Any) -> Any:
+    if not isinstance(value, Tensor):
+        return {"literal": repr(value)}
+    known = {"shape": list(value.shape), "dtype": str(value.dtype).removeprefix("torch.")}
+    draws = value.dtype.is_floating_point or value.dtype.is_complex
+    return known if draws else known | {"values": value.tolist()}
+
+
+def _from_plain(content: Mapping[str, Any]) -> Any:
+    if "literal" in content:
+        return parse_literal(content["literal"])
+    dtype = DTYPES[content["dtype"]]
+    if "values" in content:
+        return torch.tensor(content["values"], dtype=dtype)
+    return torch.randn(content["shape"], dtype=dtype, generator=torch.Generator().manual_seed(0))

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 
-from graph_metanetworks.cli.example import Example, UnclearExample
+from graph_metanetworks.checkpoints.example import Example, UnclearExample
 
 LENGTH, SIDE = 8, 32  # of guessed sequences and images
 

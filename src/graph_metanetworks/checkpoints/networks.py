@@ -1,0 +1,89 @@
+"""Networks of checkpoints: built, with their weights and an example input."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from graph_metanetworks.checkpoints.builder import Builder, Facts
+from graph_metanetworks.checkpoints.checkpoint import Checkpoint
+from graph_metanetworks.checkpoints.example import Example
+from graph_metanetworks.checkpoints.fingerprint import fingerprint
+from graph_metanetworks.checkpoints.guess import guess_example
+from graph_metanetworks.checkpoints.huggingface import build_network
+from graph_metanetworks.checkpoints.read import open_checkpoint
+from graph_metanetworks.errors import CheckpointError
+from graph_metanetworks.graph.parameter_graph import ParameterGraph
+from graph_metanetworks.trace.tracer import trace
+
+
+@dataclass(frozen=True, eq=False)
+class SavedNetwork:
+    """The network of a checkpoint. Its own weights are those it was built with, not those of the file."""
+
+    network: nn.Module
+    example: Example
+    checkpoint: Checkpoint
+
+    @cached_property
+    def state_dict(self) -> dict[str, Tensor]:
+        """The weights of the file, in the precision of the network."""
+        own = self.network.state_dict()
+        return {name: value.to(own[name].dtype) for name, value in self.checkpoint.items()}
+
+    @cached_property
+    def architecture(self) -> str:
+        """A name that networks of equal architecture share."""
+        return fingerprint(self.network, self.example)
+
+    def trace(self) -> ParameterGraph:
+        return trace(self.network.eval(), *self.example.args, **self.example.kwargs)
+
+
+@dataclass(frozen=True)
+class NetworkReader:
+    """How the networks of checkpoints are built and read.
+
+    Args:
+        builder: by default, networks of Hugging Face are built from their config.json, and others refused.
+        example: by default, what the builder returns with the network, or a guess.
+    """
+
+    builder: Builder | None = None
+    example: Example | None = None
+    key: str | None = None
+    ignore_extra: bool = False
+
+    def read(self, path: Path, row: Mapping[str, Any] | None = None) -> SavedNetwork:
+        """Read a checkpoint and build its network.
+
+        Args:
+            row: of the table of labels.
+        """
+        opened = open_checkpoint(path, key=self.key)
+        network, example = self.build(Facts(path, row or {}, lambda: opened.shapes, opened.source.config))
+        return SavedNetwork(network, example, opened.fitted(network, ignore_extra=self.ignore_extra))
+
+    def build(self, facts: Facts) -> tuple[nn.Module, Example]:
+        """Build the untrained network of a checkpoint."""
+        if self.builder is not None:
+            network, example = self.builder(facts)
+        elif "model_type" in facts.config:
+            network, example = build_network(facts.config, where=f"'{facts.path}'"), None
+        else:
+            raise CheckpointError(
+                f"the network of {facts.path} is unknown: name the class or function that builds it, as "
+                "--network my_model.py:build (or, in gmn trace and gmn symmetry, as the first argument)."
+            )
+        return network, example or self.example or example_of(network)
+
+
+def example_of(network: nn.Module) -> Example:
+    """Return the example that a network carries, as those of Lightning do, or a guess."""
+    own = getattr(network, "example_input_array", None)
+    return guess_example(network) if own is None else Example.of(own)

@@ -1,0 +1,1 @@
+"""Zoos made from folders of checkpoints."""

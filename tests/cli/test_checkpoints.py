@@ -1,0 +1,153 @@
+"""Checkpoints on the command line: trace, symmetry, zoo import, train and predict, as a user types them."""
+
+import csv
+import json
+import sys
+from io import StringIO
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from typer.testing import CliRunner, Result
+
+from graph_metanetworks.cli import app
+from graph_metanetworks.zoo import Zoo
+from support.checkpoint_folder import write_folder
+
+QUICK = ("--setting", 50, "--steps", 4, "--batch-size", 8, "--quiet")
+
+
+def run(*args: object) -> Result:
+    return CliRunner().invoke(app, [*map(str, args)])
+
+
+def passes(*args: object) -> Result:
+    result = run(*args)
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def fails(*args: object) -> str:
+    result = run(*args)
+    assert result.exit_code == 1 and isinstance(result.exception, SystemExit), result.output
+    return " ".join(result.output.split())
+
+
+@pytest.fixture(autouse=True)
+def own_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", sys.path[:])
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of checkpoints, a zoo made of it, and a run on the zoo."""
+    place = tmp_path_factory.mktemp("own")
+    write_folder(place, 24)
+    words = ("--network", f"{place / 'models.py'}:build", "--labels", place / "results.csv", "--quiet")
+    result = passes("zoo", "import", "folder", place / "checkpoints", *words, "--out", place / "zoo")
+    assert "has 24 networks" in result.output and "left out" not in result.output
+    output = passes("train", "accuracy", place / "zoo", "--out", place / "run", *QUICK).output
+    assert "validation" in output  # 4 steps are fewer than the 20 rounds by default
+    return place
+
+
+def test_the_zoo_is_like_any_other(place: Path) -> None:
+    assert "all 1 shards with 24 networks are intact" in passes("zoo", "check", place / "zoo").output
+    output = passes("zoo", "info", place / "zoo").output
+    assert all(family in output for family in ("mlp", "deep", "gru")) and "models.py:build" in output
+
+
+def test_what_is_left_out_is_listed(place: Path, tmp_path: Path) -> None:
+    words = ("zoo", "import", "folder", place / "checkpoints", "--out", tmp_path / "zoo", "--link", "--quiet")
+    result = passes(*words, "--network", f"{place / 'models.py'}:mlp", "--labels", place / "results.csv")
+    assert "left out 16 files of 24" in result.stderr and "and 6 more" in result.stderr
+    assert "more/run02.ckpt: does not fit Sequential: 4 of" in result.stderr
+    assert len(Zoo.open(tmp_path / "zoo")) == 8
+    words = ("zoo", "import", "folder", place / "checkpoints", "--out", tmp_path / "none", "--quiet")
+    assert "none of the 24 checkpoints" in fails(*words)
+    assert "as --network my_model.py:build" in fails(*words)
+
+
+def test_a_mixed_folder_is_predicted(place: Path, tmp_path: Path) -> None:
+    words = ("predict", place / "run", place / "checkpoints", "--quiet")
+    build = ("--network", f"{place / 'models.py'}:build", "--labels", place / "results.csv")
+    found = json.loads(passes(*words, *build, "--json", "-").stdout)
+    assert len(found) == 24
+    (tmp_path / "text.pt").write_text("hello")
+    torch.save(nn.Linear(3, 3).state_dict(), tmp_path / "other.pt")
+    own = ("--network", f"{place / 'models.py'}:mlp", "--kwarg", "width=3")
+    result = passes(*words, tmp_path, *own, "--csv", "-")
+    rows = list(csv.DictReader(StringIO(result.stdout)))
+    same = {row["name"]: row["accuracy"] for row in found}
+    assert rows and all(float(row["accuracy"]) == pytest.approx(same[row["name"]]) for row in rows)
+    assert f"left out {26 - len(rows)} checkpoints of 26" in result.stderr
+    assert not Path("-").exists()
+    assert "no column of" in fails("predict", place / "run", tmp_path, *build)  # none of them is in the table
+
+
+def test_checkpoints_are_traced(place: Path, tmp_path: Path) -> None:
+    file = place / "checkpoints" / "run01.pt"
+    words = (f"{place / 'models.py'}:deep", "--kwarg", "width=4", "--checkpoint", file)
+    for command in ("trace", "symmetry"):
+        result = passes(command, *words)
+        assert "under 'model_state'; stripped 'module.'" in " ".join(result.stderr.split())
+        assert "no key 'ema'" in fails(command, *words, "--key", "ema")
+    torch.save(torch.load(file)["model_state"] | {"extra": torch.ones(1)}, tmp_path / "more.pt")
+    words = (*words[:-1], tmp_path / "more.pt")
+    assert "--ignore-extra" in fails("trace", *words)
+    assert "dropped extra" in " ".join(passes("trace", *words, "--ignore-extra").stderr.split())
+    assert "as the first argument" in fails("trace", "--checkpoint", file)
+    assert "name a network" in fails("trace")
+
+
+def test_a_hugging_face_folder_is_traced(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    config = transformers.GPT2Config(vocab_size=20, n_positions=16, n_embd=8, n_layer=1, n_head=2)
+    transformers.GPT2LMHeadModel(config).save_pretrained(tmp_path / "tiny")
+    output = passes("trace", "--checkpoint", tmp_path / "tiny").output
+    assert "GPT2LMHeadModel" in output and "a Hugging Face folder" in output
+    assert "GPT2LMHeadModel" in passes("symmetry", tmp_path / "tiny").output
+
+
+def test_symmetry_as_json(tmp_path: Path) -> None:
+    words = ("symmetry", "torch.nn:TransformerEncoderLayer", "--arg", 8, "--arg", 2, "--kwarg", "dropout=0.0")
+    data = json.loads(passes(*words, "--json", "-").stdout)
+    heads = next(own for own in data["permuted"] if own["kind"] == "heads")
+    inner = [own for own in data["permuted"] if own["kind"] == "within heads"]
+    assert inner and all(data["permuted"][own["within"][0]] == heads for own in inner)
+    assert data["log_order"] > 0 and data["fixed"] and {"scales", "signs", "phases"} < data["scaling"].keys()
+    passes(*words, "--json", tmp_path / "s.json")
+    assert json.loads((tmp_path / "s.json").read_text()) == data
+
+
+def test_files_that_cannot_be_written_are_refused_first(tmp_path: Path) -> None:
+    linear = ("torch.nn:Linear", "--arg", 3, "--arg", 2)
+    for words in (
+        ("trace", *linear, "--plot"),
+        ("trace", *linear, "--json"),
+        ("symmetry", *linear, "--json"),
+    ):
+        assert "there is no folder" in fails(*words, tmp_path / "no" / "such.svg")
+
+
+def test_the_detail_of_a_picture(tmp_path: Path) -> None:
+    wide = nn.Linear(200, 200)
+    torch.save(wide.state_dict(), tmp_path / "wide.pt")
+    words = ("trace", "torch.nn:Linear", "--arg", 200, "--arg", 200, "--plot", tmp_path / "a.svg")
+    result = passes(*words, "--checkpoint", tmp_path / "wide.pt")
+    assert "Use --detail neurons to draw all 401 nodes" in " ".join(result.output.split())
+    small = ("trace", "torch.nn:Linear", "--arg", 3, "--arg", 2, "--plot")
+    torch.save(nn.Linear(3, 2).state_dict(), tmp_path / "small.pt")
+    weights = ("--checkpoint", tmp_path / "small.pt")
+    assert "--detail" not in passes(*small, tmp_path / "b.svg", *weights, "--detail", "neurons").output
+    assert "positive" in (tmp_path / "b.svg").read_text()
+    assert (
+        "The picture shows groups"
+        in passes(*small, tmp_path / "c.svg", *weights, "--detail", "groups").output
+    )
+
+
+def test_zoos_are_trained_on_the_cpu(tmp_path: Path) -> None:
+    words = ("zoo", "build", "diverse", "--count", 2, "--out", tmp_path / "zoo", "--device", "cuda")
+    assert "trained on the CPU only" in fails(*words)
