@@ -31,6 +31,7 @@ MODELS = {
     "bundles": lambda: gmn.GraphMetanetwork(8, 2, 2, blocks="bundles", probes=gmn.nn.Probes(5, (4,))),
     "message passing": lambda: gmn.GraphMetanetwork(8, 2, 2, readout="groups", probes=gmn.nn.Probes(5, (4,))),
     "statnn": lambda: ProbedStatNN(gmn.nn.Probes(5, (4,)), 16, 2, by="kind"),
+    "statnn with a budget": lambda: ProbedStatNN(gmn.nn.Probes(5, (4,)), None, 2, budget=5000),
 }
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, MutableMapping
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from graph_metanetworks.graph.batch import Batch
 from graph_metanetworks.nn.baselines.statistics import By
@@ -35,6 +36,7 @@ class ProbedStatNN(StatNN):
     ) -> None:
         super().__init__(hidden, out, by=by, budget=budget)
         self.probes, self.outputs = probes, ProbeOutputs(probes.count, WIDTH)
+        self.register_load_state_dict_pre_hook(_resize)
 
     @torch.no_grad()
     def fit(self, batches: Iterable[Batch]) -> None:
@@ -50,3 +52,13 @@ class ProbedStatNN(StatNN):
     def forward(self, batch: Batch) -> Tensor:  # [B, out]
         outputs = self.outputs(self.probes(batch).outputs)
         return self.head(torch.cat([self.first(self.statistics(batch)).relu(), outputs], dim=1))
+
+
+def _resize(module: nn.Module, state_dict: MutableMapping[str, Tensor], prefix: str, *_: Any) -> None:
+    """Make room for saved outputs first: with a budget, the width of the layers depends on their number."""
+    weight = state_dict.get(f"{prefix}outputs.weight")
+    assert isinstance(module, ProbedStatNN)
+    if weight is not None and weight.shape != module.outputs.weight.shape:
+        with torch.random.fork_rng(devices=[]):  # loading draws no random numbers
+            module.outputs.resize(weight.shape[1] // module.probes.count)
+            module._make_layers()
