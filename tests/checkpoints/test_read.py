@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 import graph_metanetworks as gmn
 from graph_metanetworks import CheckpointError, StateDictMismatch
+from graph_metanetworks.checkpoints.networks import NetworkReader
 
 
 def network() -> nn.Module:
@@ -104,6 +105,8 @@ def test_gguf_is_dequantised(tmp_path: Path) -> None:
     assert torch.allclose(read["blk.0.attn_q.weight"], torch.from_numpy(values), atol=0.05)
     assert torch.equal(read["output_norm.weight"], torch.from_numpy(values[0]))
     assert read.config["general.architecture"] == "llama" and "dequantised" in read.summary
+    with pytest.raises(CheckpointError, match=r"names and layout of llama\.cpp"):
+        NetworkReader().read(tmp_path / "tiny.gguf")
 
 
 # ------------------------------------------------------------------ where the weights are

@@ -75,6 +75,12 @@ class NetworkReader:
             network, example = self.builder(facts)
         elif "model_type" in facts.config:
             network, example = build_network(facts.config, where=f"'{facts.path}'"), None
+        elif "general.architecture" in facts.config:  # GGUF, which permutes some weights of attention
+            raise CheckpointError(
+                f"'{facts.path}' has the names and layout of llama.cpp, which no network of PyTorch has. "
+                "Convert it with transformers: AutoModelForCausalLM.from_pretrained(folder, gguf_file=name), then "
+                "save_pretrained(...), and use that folder."
+            )
         else:
             raise CheckpointError(
                 f"the network of {facts.path} is unknown: name the class or function that builds it, as "

@@ -51,7 +51,7 @@ def read_checkpoint(
             likeliest, or the one that fits the network.
         ignore_extra: drop entries that the network does not have. `checkpoint.dropped` lists them.
 
-    >>> import tempfile
+    >>> import tempfile, torch
     >>> model = nn.Sequential(nn.Linear(3, 2))
     >>> saved = {"epoch": 7, "model_state": {f"module.{k}": v for k, v in model.state_dict().items()}}
     >>> with tempfile.TemporaryDirectory() as folder:

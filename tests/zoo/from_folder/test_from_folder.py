@@ -13,6 +13,7 @@ from torch import nn
 
 import graph_metanetworks as gmn
 from graph_metanetworks.errors import ZooError
+from graph_metanetworks.experiments.accuracy.rivals import config_columns
 from graph_metanetworks.tasks.traced_zoo import TracedZoo
 from graph_metanetworks.zoo.check import check
 from graph_metanetworks.zoo.from_folder import sources
@@ -59,6 +60,10 @@ def test_every_file_is_a_network(place: Path, tmp_path: Path, link: bool) -> Non
     assert len(traced.graphs) == 6 and len(traced.batch(range(COUNT))) == COUNT
     assert files_in(place / "checkpoints") == before
     assert (zoo.num_bytes < sum(map(len, before.values()))) or not link
+
+
+def test_file_names_are_no_hyper_parameters(place: Path) -> None:
+    assert config_columns(zoo_of(place).table) == ["network"]  # and no column without values
 
 
 def test_without_a_place_the_files_are_referenced(place: Path) -> None:

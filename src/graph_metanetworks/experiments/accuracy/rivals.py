@@ -21,13 +21,14 @@ def config_columns(table: pa.Table) -> list[str]:
         for field in table.schema
         if (field.metadata or {}).get(ROLE) == CONFIG
         and not pa.types.is_nested(field.type)
-        and not _are_names(table[field.name])
+        and _tells_something(table[field.name])
     ]
 
 
-def _are_names(column: pa.ChunkedArray) -> bool:
-    """Return whether each network has its own text, such as the name of its file."""
-    return pa.types.is_string(column.type) and len(column) > 1 and len(column.unique()) == len(column)
+def _tells_something(column: pa.ChunkedArray) -> bool:
+    """Return whether a column has values, and not another text for each network, such as its file name."""
+    names = pa.types.is_string(column.type) and len(column) > 1 and len(column.unique()) == len(column)
+    return column.null_count < len(column) and not names
 
 
 def as_features(table: pa.Table, columns: list[str]) -> np.ndarray:  # [N, columns]

@@ -59,12 +59,6 @@ class Labels:
             found[file] = _plain(row, column, set(reserved))
         return found
 
-    def num_unknown(self, files: Sequence[str], *, column: str | None = None) -> int:
-        """Return the number of rows that name none of the files."""
-        known = _names(files)
-        column = column or self._file_column(known)
-        return sum(_key(row.get(column)) not in known for row in self.rows)
-
     @property
     def columns(self) -> list[str]:
         return list(dict.fromkeys(name for row in self.rows for name in row))
