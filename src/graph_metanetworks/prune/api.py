@@ -95,7 +95,7 @@ def _module(model: nn.Module, plan: PrunePlan, prover: Prover) -> nn.Module:
 def _program(model: nn.Module, plan: PrunePlan) -> fx.GraphModule:
     resizer = ModuleResizer(model, plan.graph, plan.subset)
     weights = dict(model.state_dict(keep_vars=True))
-    return ProgramBuilder(plan.graph, plan.subset, weights, resizer.submodule).build()
+    return ProgramBuilder(plan.graph, plan.subset, weights, resizer.submodule).build().module()
 
 
 def _take_over(model: nn.Module, small: nn.Module) -> None:

@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor, fx, nn
+from torch import Tensor, nn
 
 from graph_metanetworks.errors import PruneError
 from graph_metanetworks.graph.parameter_graph import ParameterGraph
-from graph_metanetworks.prune.program import CheckedRun, recording_of
+from graph_metanetworks.prune.program import Program, recording_of
 from graph_metanetworks.testing.function import KeepDouble, default_double, difference, in_double
 from graph_metanetworks.trace.record.tape import plain_kernels, tensors
 
@@ -34,18 +34,28 @@ class Double:
             found = tensors(model(*self.args, **self.kwargs))
         return found if self._chosen is None else [found[place] for place in self._chosen]
 
-    def run_program(self, program: fx.GraphModule) -> list[Tensor]:
+    def run_program(self, program: Program) -> list[Tensor]:
         with exactly(0):
-            found = CheckedRun(program).run(*self.inputs)
+            found = program.run(*self.inputs)
         return list(found) if isinstance(found, tuple) else [found]
 
-    def run_with(self, weights: Mapping[str, Tensor]) -> list[Tensor]:
-        """Return the outputs of the unpruned network with other weights."""
-        with torch.no_grad():
-            for name, value in self.weights.items():
-                if isinstance(value, Tensor) and name in weights and weights[name] is not value:
-                    _storage(value).copy_(weights[name])
-        return self.run(self.model)
+    @contextmanager
+    def holding(self, weights: Mapping[str, Tensor]) -> Iterator[None]:
+        """Give the copy other weights for a while; an unpruned program shares them."""
+        before = {
+            name: value.detach().clone()
+            for name, value in self.weights.items()
+            if isinstance(value, Tensor) and name in weights and weights[name] is not value
+        }
+        try:
+            self._load({name: weights[name] for name in before})
+            yield
+        finally:
+            self._load(before)
+
+    def _load(self, weights: Mapping[str, Tensor]) -> None:
+        for name, value in weights.items():
+            self.weights[name].data.copy_(value)
 
     def choose_outputs(self, found: list[Tensor], traced: list[Tensor]) -> None:
         """Remember which tensors of the module's result are the outputs of the graph."""
@@ -63,10 +73,6 @@ class Double:
                 )
             chosen.append(places[0])
         self._chosen = chosen
-
-
-def _storage(value: Tensor) -> Tensor:
-    return value.data if isinstance(value, nn.Parameter) else value
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import singledispatch
 from itertools import combinations
@@ -21,49 +21,58 @@ from graph_metanetworks.symmetry.subsets import Subset
 from graph_metanetworks.testing.function import copied
 from graph_metanetworks.trace.record.tape import Operation
 
-Sizes = Mapping[int, set[int]]  # what each old size may have become, in one module
-Decision = tuple[type, str]  # an attribute of a class of modules
-MOST_UNDECIDED = 5  # attributes that are tried in every combination
+Sizes = Mapping[int, Counter[int]]  # what a size may have become in one module, with the evidence for it
+Decision = Mapping[tuple[type, str], int]  # which of its possible values an attribute of a class gets
+MOST_VARIANTS = 64  # combinations of values that are tried
+# evidence that a number in a module holds a size: an argument of an operation that the module itself calls,
+# one of an operation below it, the size of a tensor below it
+OWN_ARGUMENT, ARGUMENT, TENSOR = 10_000, 100, 1
 
 
 class ModuleResizer:
-    """Make smaller copies of a module; which integer attributes hold sizes is left to `variants`."""
+    """Make smaller copies of a module; which integers in its attributes hold sizes is left to `variants`."""
 
     def __init__(self, model: nn.Module, graph: ParameterGraph, subset: Subset):
         self.model, self.graph, self.subset = model, graph, subset
-        self.changes = _argument_changes(graph, subset)
-        self.sizes = _sizes(graph, subset, [name for name, _ in model.named_modules()])
-        self.undecided = self._undecided()
+        changes = _argument_changes(graph, subset)
+        self.changes: dict[str, dict[str, Any]] = defaultdict(dict)
+        for operation, changed in changes:
+            self.changes[operation.path] |= changed
+        self.sizes = _sizes(graph, subset, changes)
 
     def submodule(self, path: str) -> nn.Module | None:
         """Return a resized copy of a submodule whose class is known."""
-        return self.resized(frozenset(), self.model).get_submodule(path)
+        return self.resized({}, self.model).get_submodule(path)
 
-    def variants(self) -> Iterator[frozenset[Decision]]:
-        """Yield sets of attributes to change, the most likely first: all, none, all but some."""
-        everything = frozenset(self.undecided)
-        yield everything
-        if everything:
-            yield frozenset()
-        if len(everything) <= MOST_UNDECIDED:
-            for count in range(1, len(everything)):
-                for left_out in combinations(self.undecided, count):
-                    yield everything - set(left_out)
-            return
-        for left_out in self.undecided:
-            yield everything - {left_out}
+    def variants(self) -> Iterator[Decision]:
+        """Yield choices of values, the most likely first: few deviations from the best evidence."""
+        options: dict[tuple[type, str], int] = {}
+        for path, module in self.model.named_modules():
+            for name, values in self._attributes(module, path):
+                key = type(module), name
+                options[key] = max(options.get(key, 0), len(values))
+        places = [(key, choice) for key, count in options.items() for choice in range(1, count)]
+        tried = 0
+        for deviations in range(len(options) + 1):
+            for chosen in combinations(places, deviations):
+                if len({key for key, _ in chosen}) == deviations:
+                    yield {**dict.fromkeys(options, 0), **dict(chosen)}
+                    tried += 1
+                if tried == MOST_VARIANTS:
+                    return
 
-    def resized(self, chosen: frozenset[Decision], model: nn.Module) -> nn.Module:
-        """Return a smaller copy of a module, with the chosen attributes changed."""
+    def resized(self, decision: Decision, model: nn.Module) -> nn.Module:
+        """Return a smaller copy of a module, with the values of attributes that were decided on."""
         small = copied(model)
         self._replace_weights(small)
         for path, module in small.named_modules():
             if _is_known(module):
                 update(module, self.changes.get(path, {}))
                 continue
-            for name, value in self._attributes(module, path):
-                if (type(module), name) in chosen:
-                    setattr(module, name, value)
+            for name, values in list(self._attributes(module, path)):
+                choice = decision.get((type(module), name))
+                if choice is not None:
+                    setattr(module, name, values[min(choice, len(values) - 1)])
         return small
 
     # -------------------------------------------------------------- weights
@@ -87,61 +96,68 @@ class ModuleResizer:
 
     # -------------------------------------------------------------- attributes
 
-    def _undecided(self) -> tuple[Decision, ...]:
-        found: dict[Decision, None] = {}
-        for path, module in self.model.named_modules():
-            if not _is_known(module):
-                found |= {(type(module), name): None for name, _ in self._attributes(module, path)}
-        return tuple(found)
-
-    def _attributes(self, module: nn.Module, path: str) -> Iterator[tuple[str, Any]]:
-        """Yield the attributes of a module that hold a size that may have changed, with the new value."""
+    def _attributes(self, module: nn.Module, path: str) -> Iterator[tuple[str, list[Any]]]:
+        """Yield attributes that may hold a size that changed, with their possible values, the likeliest first."""
         sizes = self.sizes.get(path, {})
+        if _is_known(module):
+            return
         for name, value in vars(module).items():
-            if name.startswith("_") or name == "training":
-                continue
-            new = _resized_value(value, sizes)
-            if new is not None and new != value:
-                yield name, new
+            if not name.startswith("_") and name != "training":
+                values = _resized_values(value, sizes)
+                if values:
+                    yield name, [*values, value]
 
 
-def _resized_value(value: Any, sizes: Sizes) -> Any:
+def _resized_values(value: Any, sizes: Sizes) -> list[Any]:
     if type(value) is int:
-        changed = sizes.get(value, set()) - {value}
-        return changed.copy().pop() if len(changed) == 1 else None
+        return [new for new, _ in sizes.get(value, Counter()).most_common() if new != value]
     if isinstance(value, tuple | list) and value and all(type(item) is int for item in value):
-        new = [_resized_value(item, sizes) for item in value]
-        return type(value)(item if n is None else n for item, n in zip(value, new, strict=True))
-    return None
+        new = [(_resized_values(item, sizes) or [item])[0] for item in value]
+        return [type(value)(new)] if list(value) != new else []
+    return []
 
 
-def _argument_changes(graph: ParameterGraph, subset: Subset) -> dict[str, dict[str, Any]]:
-    """Return the arguments of operations that change, by module and name."""
+def _argument_changes(graph: ParameterGraph, subset: Subset) -> list[tuple[Operation, dict[str, Any]]]:
+    """Return the arguments of operations that hold other sizes."""
     recording = recording_of(graph)
-    found: dict[str, dict[str, Any]] = defaultdict(dict)
-    for operation, axes in zip(recording.operations, recording.axes, strict=True):
-        if not operation.body and isinstance(operation.func, torch._ops.OpOverload):
-            found[operation.path] |= resized(operation, axes, subset)[1]
-    return found
+    return [
+        (operation, changed)
+        for operation, axes in zip(recording.operations, recording.axes, strict=True)
+        if not operation.body and isinstance(operation.func, torch._ops.OpOverload)
+        and (changed := resized(operation, axes, subset)[1])
+    ]
 
 
-def _sizes(graph: ParameterGraph, subset: Subset, paths: Sequence[str]) -> dict[str, dict[int, set[int]]]:
-    """Return, for each module, what became of the sizes of axes and dimensions inside it."""
+def _sizes(
+    graph: ParameterGraph, subset: Subset, changes: Sequence[tuple[Operation, Mapping[str, Any]]]
+) -> dict[str, dict[int, Counter[int]]]:
+    """Return, for each module, what may have become of the sizes of axes and dimensions inside it."""
     recording = recording_of(graph)
-    found: dict[str, dict[int, set[int]]] = {path: defaultdict(set) for path in paths}
+    found: dict[str, dict[int, Counter[int]]] = defaultdict(lambda: defaultdict(Counter))
     for operation, axes in zip(recording.operations, recording.axes, strict=True):
-        pairs = {
-            pair
-            for dims in (*axes.used, *axes.outputs)
-            if subset.cuts(dims)
-            for dim in dims
-            for pair in _pairs(dim, subset)
-        }
+        dims = {id(dim): dim for dims in (*axes.used, *axes.outputs) for dim in dims}
+        pairs = {pair for dim in dims.values() for pair in _pairs(dim, subset)}
         for path in _above(operation):
             for old, new in pairs:
-                if path in found:
-                    found[path][old].add(new)
+                found[path][old][new] += TENSOR
+    for operation, changed in changes:
+        for name, value in changed.items():
+            for old, new in _changed_numbers(operation.arguments.get(name), value):
+                for path in _above(operation):
+                    found[path][old][new] += OWN_ARGUMENT if path == operation.path else ARGUMENT
     return found
+
+
+def _changed_numbers(old: Any, new: Any) -> Iterator[tuple[int, int]]:
+    olds = list(old) if isinstance(old, list | tuple) else [old]
+    news = list(new) if isinstance(new, list | tuple) else [new]
+    olds = olds * len(news) if len(olds) == 1 else olds  # one size for all parts of a split
+    if len(olds) == len(news):
+        yield from (pair for pair in zip(olds, news, strict=True) if pair[0] != pair[1] and _are_int(pair))
+
+
+def _are_int(pair: tuple[Any, Any]) -> bool:
+    return all(type(number) is int for number in pair)
 
 
 def _pairs(dim: Dim, subset: Subset) -> Iterator[tuple[int, int]]:

@@ -53,6 +53,23 @@ def check_number(found: Any, seen: Any, where: str) -> None:
         )
 
 
+@dataclass(frozen=True, eq=False)
+class Program:
+    """The operations of a network, with what they read by name."""
+
+    graph: fx.Graph
+    attributes: Mapping[str, Any]
+    name: str
+
+    def module(self) -> fx.GraphModule:
+        """Return the program as a module that runs by itself."""
+        return fx.GraphModule(dict(self.attributes), self.graph, class_name=self.name).eval()
+
+    def run(self, *inputs: Tensor) -> Any:
+        """Run the operations one by one; one that fails, or gives an unexpected shape, is named."""
+        return CheckedRun(self).run(*inputs)
+
+
 @dataclass(eq=False)
 class ProgramBuilder:
     """Make a program of recorded operations. `module` returns a resized submodule, for declared ones."""
@@ -64,7 +81,7 @@ class ProgramBuilder:
     double: bool = False
     changes: list[tuple[Operation, dict[str, Any]]] = field(default_factory=list)
 
-    def build(self) -> fx.GraphModule:
+    def build(self) -> Program:
         self.recording = recording_of(self.graph)
         if self.recording.refusal:
             raise PruneError(self.recording.refusal)
@@ -87,8 +104,7 @@ class ProgramBuilder:
                 raise PruneError(f"{described(operation)} cannot take what is left: {error}.") from error
         outputs = [self._node(key) for key in self.recording.outputs]
         self._made.output(outputs[0] if len(outputs) == 1 else tuple(outputs))
-        program = fx.GraphModule(self._attributes, self._made, class_name=f"Pruned{self.graph.name}")
-        return program.eval()
+        return Program(self._made, self._attributes, f"Pruned{self.graph.name}")
 
     # -------------------------------------------------------------- operations
 
@@ -125,7 +141,10 @@ class ProgramBuilder:
     def _add_declared(self, operation: Operation, axes: OperationAxes) -> None:
         """Add a declared module: its operations if nothing in it is cut, or else the resized module."""
         self._follow(operation)
-        if not any(self.subset.cuts(dims) for dims in (*axes.used, *axes.outputs)):
+        parameters = self.graph.symmetry.parameters
+        entries = [self.recording.parameters[ref.key] for ref in operation.inputs[len(axes.given) :]]
+        owned = [parameters.get(entry.names[0], ()) for entry in entries]
+        if not any(self.subset.cuts(dims) for dims in (*axes.used, *axes.outputs, *owned)):
             for inner in operation.body:
                 nothing = OperationAxes([[]] * len(inner.inputs), [[]] * len(inner.inputs), [])
                 self._add(inner, nothing)
@@ -137,13 +156,8 @@ class ProgramBuilder:
                 "given other sizes."
             )
         self._attributes[operation.path] = module.double() if self.double else module
-        inputs = [self._fitted(operation, axes, i) for i, ref in enumerate(operation.inputs)]
-        given = [
-            node
-            for node, ref in zip(inputs, operation.inputs, strict=True)
-            if ref.key not in self.recording.parameters
-        ]
-        called = self._made.call_module(operation.path, tuple(given))
+        inputs = [self._fitted(operation, axes, place) for place in range(len(axes.given))]
+        called = self._made.call_module(operation.path, tuple(inputs))
         called.meta["operation"] = operation
         node = self._made.call_function(flat, (called,))
         self._mark(node, operation, axes)
@@ -272,8 +286,16 @@ def _with(operation: Operation, args: list, kwargs: dict, changed: dict) -> tupl
 class CheckedRun(fx.Interpreter):
     """Run a program; an operation that fails, or gives an unexpected shape, is named."""
 
-    def __init__(self, program: fx.GraphModule, *, keep: bool = False):
-        super().__init__(program, garbage_collect_values=not keep)
+    def __init__(self, program: Program, *, keep: bool = False):
+        super().__init__(nn.Module(), garbage_collect_values=not keep, graph=program.graph)
+        self.attributes = program.attributes
+        self.extra_traceback = False
+
+    def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
+        return self.attributes[target]
+
+    def call_module(self, target: Any, args: Any, kwargs: Any) -> Any:
+        return self.attributes[target](*args, **kwargs)
 
     def run_node(self, n: fx.Node) -> Any:
         try:

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
+from torch.utils._pytree import tree_leaves
 
 from graph_metanetworks.errors import PruneError
 from graph_metanetworks.prune.double import Double, exactly
 from graph_metanetworks.prune.module import Decision, ModuleResizer
 from graph_metanetworks.prune.plan import PrunePlan
-from graph_metanetworks.prune.program import CheckedRun, ProgramBuilder
+from graph_metanetworks.prune.program import CheckedRun, Program, ProgramBuilder, recording_of
 from graph_metanetworks.prune.resize import described
 from graph_metanetworks.prune.zeroed import disturbed, zeroed
+from graph_metanetworks.symmetry.axes import variables
 from graph_metanetworks.symmetry.subsets import Subset
 from graph_metanetworks.testing.function import difference
+from graph_metanetworks.trace.interpret.interpreter import OperationAxes
+from graph_metanetworks.trace.replay import Recording
 
 TOLERANCE = 1e-9  # relative
 
@@ -40,6 +46,34 @@ class Proof:
         return "; ".join(f"{what} ({error:.0e})" for what, error in parts if error is not None)
 
 
+class SummedUnits(CheckedRun):
+    """Look for terms of units to be removed wherever an operation of the unpruned network sums over units."""
+
+    def __init__(self, program: Program, recording: Recording, subset: Subset):
+        super().__init__(program)
+        self.recording, self.subset, self.found = recording, subset, False
+
+    def run_node(self, n: fx.Node) -> Any:
+        if "number" in n.meta and not self.found:
+            args, kwargs = self.fetch_args_kwargs_from_env(n)
+            axes = self.recording.axes[n.meta["number"]]
+            self.found = self._adds(axes, [t for t in tree_leaves((args, kwargs)) if isinstance(t, Tensor)])
+        return super().run_node(n)
+
+    def _adds(self, axes: OperationAxes, operands: list[Tensor]) -> bool:
+        left = {axis for dims in axes.outputs for dim in dims for axis in variables(dim)}
+        for axis in self.subset.kept:
+            own = self.subset.restricted([axis])
+            carrying = [
+                (value, dims) for value, dims in zip(operands, axes.used, strict=False) if own.cuts(dims)
+            ]
+            if axis not in left and carrying:
+                terms = [bool(value[~own.mask(dims)].any()) for value, dims in carrying]
+                if all(terms):
+                    return True
+        return False
+
+
 @dataclass(eq=False)
 class Prover:
     """Prune a network in float64, as a program and as a module, and compare."""
@@ -48,7 +82,7 @@ class Prover:
     plan: PrunePlan
     double: Double
     refusal: str = ""  # why there is no program
-    decision: frozenset[Decision] | None = None  # the attributes that the module needs; None: no module
+    decision: Decision | None = None  # the attributes that the module needs; None: no module
     module_failure: str = ""
     tolerance: float = TOLERANCE  # of module against program
     factors: tuple[tuple[str, ...], tuple[str, ...]] = field(default=((), ()))
@@ -64,17 +98,24 @@ class Prover:
                 "be proved about it. Does it draw random numbers or change a buffer in evaluation mode?"
             )
         try:
-            traced = self.double.run_program(self.program(Subset({})))
+            traced = self.double.run_program(self.unpruned)
         except PruneError as error:
             self.refusal = str(error)
             return
         self.double.choose_outputs(first, traced)
         self.tolerance = max(TOLERANCE, 10 * difference(traced, self.double.run(self.double.model)))
 
-    def program(self, subset: Subset, weights: dict | None = None) -> fx.GraphModule:
-        resizer = ModuleResizer(self.double.model, self.double.graph, subset)
-        own = self.double.weights if weights is None else weights
-        return ProgramBuilder(self.double.graph, subset, own, resizer.submodule, double=True).build()
+    @cached_property
+    def unpruned(self) -> Program:
+        """The recorded operations as they are, with the weights of the copy in float64."""
+        return self.program(Subset({}), self.double.weights)
+
+    def program(self, subset: Subset, weights: Mapping[str, Any]) -> Program:
+        def submodule(path: str) -> nn.Module | None:
+            return ModuleResizer(self.double.model, self.double.graph, subset).submodule(path)
+
+        with self.double.holding(weights):
+            return ProgramBuilder(self.double.graph, subset, weights, submodule, double=True).build()
 
     # -------------------------------------------------------------- the pruned network
 
@@ -84,7 +125,7 @@ class Prover:
         if self.refusal:
             return None
         try:
-            return self.double.run_program(self.program(self.plan.subset))
+            return self.double.run_program(self.program(self.plan.subset, self.double.weights))
         except PruneError as error:
             self.refusal = str(error)
             return None
@@ -114,21 +155,19 @@ class Prover:
             return float("inf")
         return difference(expected, found)
 
-    def outputs(self, subset: Subset, weights: dict) -> list[Tensor]:
+    def outputs(self, subset: Subset, weights: Mapping[str, Any]) -> list[Tensor]:
         """Return the outputs of the pruned network: of the program, or of the module if there is none."""
         if not self.refusal:
             return self.double.run_program(self.program(subset, weights))
-        self.double.run_with(weights)
-        resizer = ModuleResizer(self.double.model, self.double.graph, subset)
-        try:
-            return self.double.run(resizer.resized(self.decision or frozenset(), self.double.model))
-        finally:
-            self.double.run_with(self.original)
+        with self.double.holding(weights):
+            resizer = ModuleResizer(self.double.model, self.double.graph, subset)
+            return self.double.run(resizer.resized(self.decision or {}, self.double.model))
 
-    @cached_property
-    def original(self) -> dict[str, Tensor]:
-        return {name: value.detach().clone() for name, value in self.double.weights.items()
-                if isinstance(value, Tensor)}
+    def unpruned_outputs(self, weights: Mapping[str, Any]) -> list[Tensor]:
+        with self.double.holding(weights):
+            if self.refusal:
+                return self.double.run(self.double.model)
+            return self.double.run_program(self.unpruned)
 
     # -------------------------------------------------------------- proofs
 
@@ -145,12 +184,8 @@ class Prover:
         if not free:
             return None
         subset = self.plan.subset.restricted([own.axis for own in free])
-        weights = zeroed(self.double.graph, subset, self.original)
-        if self.refusal:
-            expected = self.double.run_with(weights)
-        else:
-            expected = self.double.run_program(self.program(Subset({}), weights))
-        error = difference(expected, self.outputs(subset, weights))
+        weights = zeroed(self.double.graph, subset, self.double.weights)
+        error = difference(self.unpruned_outputs(weights), self.outputs(subset, weights))
         if not error <= TOLERANCE:
             raise PruneError(self._where(subset, weights, error))
         return error
@@ -158,22 +193,26 @@ class Prover:
     def _has_no_influence(self, axes: list) -> bool:
         """Return whether the network ignores units whose outgoing weights are zero, whatever comes in."""
         subset = self.plan.subset.restricted(axes)
-        weights = zeroed(self.double.graph, subset, self.original)
+        weights = zeroed(self.double.graph, subset, self.double.weights)
+        if not self.refusal and self._adds_something(subset, weights):
+            return False
         others = disturbed(self.double.graph, subset, weights, torch.Generator().manual_seed(0))
-        if self.refusal:
-            before, after = self.double.run_with(weights), self.double.run_with(others)
-            self.double.run_with(self.original)
-        else:
-            before, after = (
-                self.double.run_program(self.program(Subset({}), own)) for own in (weights, others)
-            )
-        return difference(before, after) <= TOLERANCE
+        return difference(self.unpruned_outputs(weights), self.unpruned_outputs(others)) <= TOLERANCE
+
+    def _adds_something(self, subset: Subset, weights: Mapping[str, Any]) -> bool:
+        """Return whether some sum over units has a term of a unit to be removed that is not zero."""
+        with self.double.holding(weights), exactly(0):
+            run = SummedUnits(self.unpruned, recording_of(self.double.graph), subset)
+            run.run(*self.double.inputs)
+        return run.found
 
     def commutes(self) -> float:
         """Prune a permuted copy by the permuted plan, which is the same function."""
         automorphism = self.double.graph.symmetry.sample(torch.Generator().manual_seed(0))
-        permuted = automorphism.apply(self.original)
-        expected = self.outputs(self.plan.subset, self.original)
+        permuted = automorphism.apply(self.double.weights)
+        expected = self.pruned
+        if expected is None:
+            expected = self.outputs(self.plan.subset, self.double.weights)
         error = difference(expected, self.outputs(self.plan.subset.permuted(automorphism), permuted))
         if not error <= TOLERANCE:
             raise PruneError(
@@ -190,7 +229,8 @@ class Prover:
         )
         if self.refusal:
             return f"{what}. The operation is not known, because {self.refusal}"
-        runs = [CheckedRun(self.program(own, weights), keep=True) for own in (Subset({}), subset)]
+        programs = [self.program(own, weights) for own in (Subset({}), subset)]
+        runs = [CheckedRun(program, keep=True) for program in programs]
         with exactly(0):
             for run in runs:
                 run.run(*self.double.inputs)

@@ -26,7 +26,7 @@ def zeroed(graph: ParameterGraph, subset: Subset, weights: Mapping[str, Any]) ->
             removed[start : start + len(mask)] = mask
     outgoing: set[str] = set()
     for block in graph.blocks:
-        leaving = removed[block.source] & ~removed[block.target] if block.parameter else None
+        leaving = removed[block.source] if block.parameter else None
         if leaving is None or block.parameter not in result or not bool(leaving.any()):
             continue
         assert block.elements is not None
