@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import singledispatch
-from itertools import combinations
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
 from graph_metanetworks.graph.parameter_graph import ParameterGraph
 from graph_metanetworks.prune.program import recording_of
@@ -22,8 +22,9 @@ from graph_metanetworks.testing.function import copied
 from graph_metanetworks.trace.record.tape import Operation
 
 Sizes = Mapping[int, Counter[int]]  # what a size may have become in one module, with the evidence for it
-Decision = Mapping[tuple[type, str], int]  # which of its possible values an attribute of a class gets
-MOST_VARIANTS = 64  # combinations of values that are tried
+Place = tuple[str, str]  # a module, with * for the number of its layer, and an attribute
+Decision = Mapping[Place, int]  # which of its possible values an attribute gets
+MOST_RUNS = 40  # with other values of attributes
 # evidence that a number in a module holds a size: an argument of an operation that the module itself calls,
 # one of an operation below it, the size of a tensor below it
 OWN_ARGUMENT, ARGUMENT, TENSOR = 10_000, 100, 1
@@ -44,22 +45,59 @@ class ModuleResizer:
         """Return a resized copy of a submodule whose class is known."""
         return self.resized({}, self.model).get_submodule(path)
 
-    def variants(self) -> Iterator[Decision]:
-        """Yield choices of values, the most likely first: few deviations from the best evidence."""
-        options: dict[tuple[type, str], int] = {}
+    def decide(self, run: Callable[[nn.Module], str]) -> tuple[Decision | None, str]:
+        """Find values of attributes with which the resized module works; else None, and why.
+
+        `run` returns why a module fails, or an empty string. Where one fails in a submodule, other values of
+        the attributes of that submodule, and of those around it, are tried: those that let it get further.
+        """
+        options = self._options()
+        best: dict[Place, int] = dict.fromkeys(options, 0)
+        reached, path, failure = self._attempt(best, run)
+        first_failure = failure
+        for _ in range(MOST_RUNS):
+            if not failure:
+                return best, ""
+            for place, choice in _alternatives(best, options, path):
+                found = self._attempt({**best, place: choice}, run)
+                if not found[2] or found[0] > reached:
+                    best[place] = choice
+                    reached, path, failure = found
+                    break
+            else:
+                break
+        return None, first_failure
+
+    def _attempt(self, decision: Decision, run: Callable[[nn.Module], str]) -> tuple[int, str, str]:
+        """Return how many modules ran, in which one it failed, and why."""
+        small = self.resized(decision, self.model)
+        names = {id(module): name for name, module in small.named_modules()}
+        running, finished = [""], 0
+
+        def enter(module: nn.Module, args: Any) -> None:
+            running.append(names.get(id(module), running[-1]))
+
+        def leave(module: nn.Module, args: Any, result: Any) -> None:
+            nonlocal finished
+            finished += 1
+            running.pop()
+
+        hooks = [register_module_forward_pre_hook(enter), register_module_forward_hook(leave)]
+        try:
+            failure = run(small)
+        finally:
+            for hook in hooks:
+                hook.remove()
+        return finished, running[-1], failure
+
+    def _options(self) -> dict[Place, int]:
+        """Return how many values each attribute may have."""
+        options: dict[Place, int] = {}
         for path, module in self.model.named_modules():
             for name, values in self._attributes(module, path):
-                key = type(module), name
-                options[key] = max(options.get(key, 0), len(values))
-        places = [(key, choice) for key, count in options.items() for choice in range(1, count)]
-        tried = 0
-        for deviations in range(len(options) + 1):
-            for chosen in combinations(places, deviations):
-                if len({key for key, _ in chosen}) == deviations:
-                    yield {**dict.fromkeys(options, 0), **dict(chosen)}
-                    tried += 1
-                if tried == MOST_VARIANTS:
-                    return
+                place = _position(path), name
+                options[place] = max(options.get(place, 0), len(values))
+        return options
 
     def resized(self, decision: Decision, model: nn.Module) -> nn.Module:
         """Return a smaller copy of a module, with the values of attributes that were decided on."""
@@ -70,7 +108,7 @@ class ModuleResizer:
                 update(module, self.changes.get(path, {}))
                 continue
             for name, values in list(self._attributes(module, path)):
-                choice = decision.get((type(module), name))
+                choice = decision.get((_position(path), name))
                 if choice is not None:
                     setattr(module, name, values[min(choice, len(values) - 1)])
         return small
@@ -106,6 +144,21 @@ class ModuleResizer:
                 values = _resized_values(value, sizes)
                 if values:
                     yield name, [*values, value]
+
+
+def _position(path: str) -> str:
+    return ".".join("*" if part.isdigit() else part for part in path.split("."))
+
+
+def _alternatives(decision: Decision, options: Mapping[Place, int], path: str) -> list[tuple[Place, int]]:
+    """Return other values to try, for the module that failed and those around it, the innermost first."""
+    around = [place for place in options if _is_around(place[0], _position(path))]
+    around.sort(key=lambda place: -len(place[0]))
+    return [(p, choice) for p in around for choice in range(options[p]) if choice != decision[p]]
+
+
+def _is_around(outer: str, inner: str) -> bool:
+    return not outer or inner == outer or inner.startswith(f"{outer}.")
 
 
 def _resized_values(value: Any, sizes: Sizes) -> list[Any]:

@@ -132,20 +132,22 @@ class Prover:
 
     def find_module(self) -> float | None:
         """Find the attributes with which the resized module computes what the program does."""
-        resizer = ModuleResizer(self.double.model, self.double.graph, self.plan.subset)
-        for decision in resizer.variants():
+        agreements: list[float | None] = []
+
+        def run(small: nn.Module) -> str:
             try:
-                found = self.double.run(resizer.resized(decision, self.double.model))
+                found = self.double.run(small)
             except Exception as error:
-                failure = f"{type(error).__name__}: {error}"
-            else:
-                agreement = self._agreement(found)
-                if agreement is None or agreement <= self.tolerance:
-                    self.decision = decision
-                    return agreement
-                failure = f"its outputs differ from those of the program by {agreement:.0e}"
-            self.module_failure = self.module_failure or failure
-        return None
+                return f"{type(error).__name__}: {error}"
+            agreements.append(self._agreement(found))
+            error = agreements[-1]
+            if error is None or error <= self.tolerance:
+                return ""
+            return f"its outputs differ from those of the program by {error:.0e} (relative)"
+
+        resizer = ModuleResizer(self.double.model, self.double.graph, self.plan.subset)
+        self.decision, self.module_failure = resizer.decide(run)
+        return agreements[-1] if self.decision is not None else None
 
     def _agreement(self, found: list[Tensor]) -> float | None:
         expected = self.pruned
