@@ -10,6 +10,7 @@ from graph_metanetworks._version import __version__ as __version__
 from graph_metanetworks.computation_graph.build import computation_graph
 from graph_metanetworks.computation_graph.graph import ComputationGraph
 from graph_metanetworks.errors import (
+    PruneError,
     ReplayError,
     StateDictMismatch,
     StorageError,
@@ -26,6 +27,8 @@ from graph_metanetworks.graph.batch import Batch, collate
 from graph_metanetworks.graph.parameter_graph import ParameterGraph
 from graph_metanetworks.graph.parts import EdgeBlock, NodeGroup
 from graph_metanetworks.nn.metanetwork import GraphMetanetwork
+from graph_metanetworks.prune import PrunePlan, prune_plan
+from graph_metanetworks.prune.api import prune
 from graph_metanetworks.symmetry.align import Alignment, align, interpolate
 from graph_metanetworks.symmetry.automorphism import Automorphism
 from graph_metanetworks.symmetry.canonical import canonicalize
@@ -75,6 +78,8 @@ __all__ = [
     "MissingExtra",
     "NodeGroup",
     "ParameterGraph",
+    "PruneError",
+    "PrunePlan",
     "ReplayError",
     "Rescaling",
     "Scaling",
@@ -98,6 +103,8 @@ __all__ = [
     "interpolate",
     "load",
     "nn",
+    "prune",
+    "prune_plan",
     "remove_rule",
     "rule",
     "testing",
