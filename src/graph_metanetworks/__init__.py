@@ -27,8 +27,9 @@ from graph_metanetworks.graph.batch import Batch, collate
 from graph_metanetworks.graph.parameter_graph import ParameterGraph
 from graph_metanetworks.graph.parts import EdgeBlock, NodeGroup
 from graph_metanetworks.nn.metanetwork import GraphMetanetwork
-from graph_metanetworks.prune import PrunePlan, prune_plan
 from graph_metanetworks.prune.api import prune
+from graph_metanetworks.prune.folder import load_pruned, save_pruned
+from graph_metanetworks.prune.plan import PrunePlan, prune_plan
 from graph_metanetworks.symmetry.align import Alignment, align, interpolate
 from graph_metanetworks.symmetry.automorphism import Automorphism
 from graph_metanetworks.symmetry.canonical import canonicalize
@@ -102,11 +103,13 @@ __all__ = [
     "declare",
     "interpolate",
     "load",
+    "load_pruned",
     "nn",
     "prune",
     "prune_plan",
     "remove_rule",
     "rule",
+    "save_pruned",
     "testing",
     "trace",
     "train",

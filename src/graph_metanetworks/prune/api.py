@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
@@ -11,7 +12,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from graph_metanetworks.errors import PruneError
 from graph_metanetworks.prune.double import Double
-from graph_metanetworks.prune.module import ModuleResizer
+from graph_metanetworks.prune.module import ModuleResizer, changed_attributes
 from graph_metanetworks.prune.plan import PrunePlan
 from graph_metanetworks.prune.program import ProgramBuilder
 from graph_metanetworks.prune.proof import Proof, Prover
@@ -28,6 +29,11 @@ class Pruning:
     parameters: tuple[int, int]  # before and after
     operations: tuple[int, int]
     proof: Proof
+    plan: PrunePlan = field(repr=False, compare=False)
+    attributes: Mapping[str, Mapping[str, Any]] = field(repr=False, default_factory=dict)  # changed, by module
+
+    def __deepcopy__(self, memo: Any) -> Pruning:
+        return self  # it never changes
 
     def __str__(self) -> str:
         what = "a module of the same class" if self.form == "module" else f"a program: {self.reason}"
@@ -77,7 +83,8 @@ def prune(
         raise PruneError(f"the recorded operations cannot be used: {prover.refusal}")
     small = _module(model, plan, prover) if chosen == "module" else _program(model, plan)
     reason = "" if chosen == "module" else prover.module_failure or "asked for"
-    pruning = Pruning(chosen, reason, plan.parameters, plan.operations, proof)
+    changed = changed_attributes(model, small) if chosen == "module" else {}
+    pruning = Pruning(chosen, reason, plan.parameters, plan.operations, proof, plan, changed)
     if inplace:
         if chosen == "program":
             raise PruneError(f"inplace=True needs a module of the same class, but {reason}")

@@ -121,16 +121,11 @@ class ModuleResizer:
         for name, value in small.state_dict(keep_vars=True).items():
             if name not in dims or not self.subset.cuts(dims[name]):
                 continue
-            path, _, attribute = name.rpartition(".")
             if id(value) not in made:
                 cut = self.subset.cut(value.detach(), dims[name]).clone()
                 is_parameter = isinstance(value, nn.Parameter)
                 made[id(value)] = nn.Parameter(cut, value.requires_grad) if is_parameter else cut
-            owner = small.get_submodule(path)
-            if attribute in owner._buffers:
-                owner._buffers[attribute] = made[id(value)]
-            else:
-                setattr(owner, attribute, made[id(value)])
+            set_weight(small, name, made[id(value)])
 
     # -------------------------------------------------------------- attributes
 
@@ -144,6 +139,41 @@ class ModuleResizer:
                 values = _resized_values(value, sizes)
                 if values:
                     yield name, [*values, value]
+
+
+def size_changes(graph: ParameterGraph, subset: Subset) -> Sizes:
+    """Return what may have become of each size anywhere in a network."""
+    return _sizes(graph, subset, _argument_changes(graph, subset))[""]
+
+
+def set_weight(model: nn.Module, name: str, value: Tensor) -> None:
+    """Replace a parameter or a buffer, given by its name in the state dict."""
+    path, _, attribute = name.rpartition(".")
+    owner = model.get_submodule(path)
+    if attribute in owner._buffers:
+        owner._buffers[attribute] = value
+    else:
+        setattr(owner, attribute, value)
+
+
+def changed_attributes(model: nn.Module, small: nn.Module) -> dict[str, dict[str, Any]]:
+    """Return the numbers in attributes by which a resized module differs from the original, by module."""
+    resized = dict(small.named_modules())
+    found: dict[str, dict[str, Any]] = {}
+    for path, module in model.named_modules():
+        before, after = vars(module), vars(resized[path])
+        changed = {
+            name: after[name]
+            for name, value in before.items()
+            if isinstance(value, int | tuple | list) and _is_number(value) and after.get(name) != value
+        }
+        if changed:
+            found[path] = changed
+    return found
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int) or all(isinstance(item, int) for item in value)
 
 
 def _position(path: str) -> str:

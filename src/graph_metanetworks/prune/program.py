@@ -231,8 +231,9 @@ class ProgramBuilder:
                 raise PruneError(f"the state dict has no '{names[0]}'.")
             return self._constant(self.recording.constants.values[key])
         if name not in self._attributes:
-            value = self.weights[name]
-            value = self.subset.cut(value.detach(), self.graph.symmetry.parameters.get(name, ()))
+            value, dims = self.weights[name].detach(), self.graph.symmetry.parameters.get(name, ())
+            if tuple(value.shape) != self.subset.shape(dims):  # or else it is cut already
+                value = self.subset.cut(value, dims)
             value = self._converted(value)
             if isinstance(self.weights[name], nn.Parameter):
                 value = nn.Parameter(value, requires_grad=self.weights[name].requires_grad)
