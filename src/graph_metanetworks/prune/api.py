@@ -30,7 +30,9 @@ class Pruning:
     operations: tuple[int, int]
     proof: Proof
     plan: PrunePlan = field(repr=False, compare=False)
-    attributes: Mapping[str, Mapping[str, Any]] = field(repr=False, default_factory=dict)  # changed, by module
+    attributes: Mapping[str, Mapping[str, Any]] = field(
+        repr=False, default_factory=dict
+    )  # changed, by module
 
     def __deepcopy__(self, memo: Any) -> Pruning:
         return self  # it never changes
@@ -42,7 +44,13 @@ class Pruning:
 
 
 def prune(
-    model: nn.Module, plan: PrunePlan, /, *args: Any, inplace: bool = False, form: Form = "auto", **kwargs: Any
+    model: nn.Module,
+    plan: PrunePlan,
+    /,
+    *args: Any,
+    inplace: bool = False,
+    form: Form = "auto",
+    **kwargs: Any,
 ) -> nn.Module:
     """Return a smaller network; other arguments are exactly those of `model(...)`.
 

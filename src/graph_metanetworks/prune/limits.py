@@ -91,6 +91,8 @@ def refused_axes(graph: ParameterGraph, subset: Subset) -> dict[Axis, str]:
             for dims in all_dims:
                 subset.shape(dims)
         except (PruneError, Ragged) as error:
-            cut = {axis for dims in all_dims for dim in dims for axis in variables(dim) if axis in subset.kept}
+            cut = {
+                axis for dims in all_dims for dim in dims for axis in variables(dim) if axis in subset.kept
+            }
             found |= {axis: str(error) for axis in cut}
     return found

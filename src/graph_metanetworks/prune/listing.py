@@ -42,8 +42,11 @@ def read(listing: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Program:
     attributes: dict[str, Any] = dict(tensors)
     for name, (kind, options) in listing["layers"].items():
         layer = LAYERS[kind](**options)
-        own = {key.removeprefix(f"{name}."): attributes.pop(key) for key in list(attributes)
-               if key.startswith(f"{name}.")}
+        own = {
+            key.removeprefix(f"{name}."): attributes.pop(key)
+            for key in list(attributes)
+            if key.startswith(f"{name}.")
+        }
         layer.load_state_dict(own)
         attributes[name] = layer
     for entry in listing["nodes"]:

@@ -206,7 +206,8 @@ def _argument_changes(graph: ParameterGraph, subset: Subset) -> list[tuple[Opera
     return [
         (operation, changed)
         for operation, axes in zip(recording.operations, recording.axes, strict=True)
-        if not operation.body and isinstance(operation.func, torch._ops.OpOverload)
+        if not operation.body
+        and isinstance(operation.func, torch._ops.OpOverload)
         and (changed := resized(operation, axes, subset)[1])
     ]
 

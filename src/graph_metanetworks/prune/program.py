@@ -215,7 +215,9 @@ class ProgramBuilder:
             base = self.recording.parameters.get(view.base)
             if base is not None and self.subset.cuts(self.graph.symmetry.parameters.get(base.names[0], ())):
                 raise PruneError(f"a view of '{base.names[0]}' was stored before the network ran.")
-            flattened = self._made.call_function(torch.ops.aten.reshape.default, (self._node(view.base), [-1]))
+            flattened = self._made.call_function(
+                torch.ops.aten.reshape.default, (self._node(view.base), [-1])
+            )
             index = self._constant(view.elements.index().reshape(-1))
             chosen = self._made.call_function(torch.ops.aten.index_select.default, (flattened, 0, index))
             shape = list(view.elements.shape)
@@ -260,7 +262,9 @@ class ProgramBuilder:
     # -------------------------------------------------------------- what varies with weights and inputs
 
     def _varies(self, operation: Operation) -> bool:
-        return any(ref.key in self._varying or ref.storage in self._varying_memory for ref in operation.inputs)
+        return any(
+            ref.key in self._varying or ref.storage in self._varying_memory for ref in operation.inputs
+        )
 
     def _follow(self, operation: Operation) -> None:
         if self._varies(operation):

@@ -236,12 +236,15 @@ class Prover:
         with exactly(0):
             for run in runs:
                 run.run(*self.double.inputs)
-        whole, small = ({n.meta["number"]: (n, v) for n, v in run.env.items() if "number" in n.meta}
-                        for run in runs)
+        whole, small = (
+            {n.meta["number"]: (n, v) for n, v in run.env.items() if "number" in n.meta} for run in runs
+        )
         for number, (node, value) in small.items():
             if not isinstance(value, Tensor) or not isinstance(whole[number][1], Tensor):
                 continue
             kept = subset.cut(whole[number][1], node.meta["dims"][0])
             if kept.shape != value.shape or difference([kept], [value]) > 100 * TOLERANCE:
-                return f"{what}, first in {described(node.meta['operation'])} This is a bug; please report it."
+                return (
+                    f"{what}, first in {described(node.meta['operation'])} This is a bug; please report it."
+                )
         return f"{what}. This is a bug; please report it."

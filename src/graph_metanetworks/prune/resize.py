@@ -223,5 +223,3 @@ def convolution(op: Resized) -> tuple[Any, Arguments]:
     if groups is None:
         raise op.refuse("has groups that do not lie along an axis")
     return op.operation.func, {"groups": groups}
-
-

@@ -107,7 +107,11 @@ class Subset:
         """Return whether what is kept does not depend on another dimension."""
         own = set(leaves(dim))
         for axis in own:
-            if isinstance(axis.form, Cases) and not axis.pinned and not own.issuperset(leaves(axis.form.over)):
+            if (
+                isinstance(axis.form, Cases)
+                and not axis.pinned
+                and not own.issuperset(leaves(axis.form.over))
+            ):
                 return False
         inside = own | set(variables(dim))
         return all(parents(axis) <= inside for axis in variables(dim) if axis in self.kept)

@@ -112,7 +112,12 @@ class OperationAxes:
 
     def resolved(self) -> OperationAxes:
         """Return the axes after everything is unified."""
-        return OperationAxes(*([[leaves(dim) for dim in dims] for dims in own] for own in (self.given, self.used, self.outputs)))
+        return OperationAxes(
+            *(
+                [[leaves(dim) for dim in dims] for dims in own]
+                for own in (self.given, self.used, self.outputs)
+            )
+        )
 
 
 class Interpreter:
