@@ -12,6 +12,7 @@ from graph_metanetworks.computation_graph.build import computation_graph
 from graph_metanetworks.computation_graph.graph import ComputationGraph
 from graph_metanetworks.errors import (
     CheckpointError,
+    PruneError,
     ReplayError,
     StateDictMismatch,
     StorageError,
@@ -28,6 +29,9 @@ from graph_metanetworks.graph.batch import Batch, collate
 from graph_metanetworks.graph.parameter_graph import ParameterGraph
 from graph_metanetworks.graph.parts import EdgeBlock, NodeGroup
 from graph_metanetworks.nn.metanetwork import GraphMetanetwork
+from graph_metanetworks.prune.api import prune
+from graph_metanetworks.prune.folder import load_pruned, save_pruned
+from graph_metanetworks.prune.plan import PrunePlan, prune_plan
 from graph_metanetworks.symmetry.align import Alignment, align, interpolate
 from graph_metanetworks.symmetry.automorphism import Automorphism
 from graph_metanetworks.symmetry.canonical import canonicalize
@@ -78,6 +82,8 @@ __all__ = [
     "MissingExtra",
     "NodeGroup",
     "ParameterGraph",
+    "PruneError",
+    "PrunePlan",
     "ReplayError",
     "Rescaling",
     "Scaling",
@@ -100,10 +106,14 @@ __all__ = [
     "declare",
     "interpolate",
     "load",
+    "load_pruned",
     "nn",
+    "prune",
+    "prune_plan",
     "read_checkpoint",
     "remove_rule",
     "rule",
+    "save_pruned",
     "testing",
     "trace",
     "train",

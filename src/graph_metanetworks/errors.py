@@ -47,6 +47,10 @@ class ZooError(ValueError):
     """A zoo cannot be built, opened or read; the message says why and what to do."""
 
 
+class PruneError(ValueError):
+    """A network cannot be pruned as planned; the message names the factor or the operation."""
+
+
 class TooLarge(TraceError):
     """A graph, or what is needed to build it, would be too large; the message says how large."""
 

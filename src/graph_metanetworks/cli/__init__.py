@@ -9,6 +9,7 @@ import typer
 from graph_metanetworks._version import __version__
 from graph_metanetworks.cli.experiment import app as experiment
 from graph_metanetworks.cli.predict import predict
+from graph_metanetworks.cli.prune import prune
 from graph_metanetworks.cli.symmetry import symmetry
 from graph_metanetworks.cli.trace import trace
 from graph_metanetworks.cli.train import app as train
@@ -23,6 +24,7 @@ app.command()(predict)
 app.add_typer(zoo, name="zoo")
 app.command()(verify)
 app.command()(symmetry)
+app.command()(prune)
 app.add_typer(train, name="train")
 app.add_typer(experiment, name="experiment")
 

@@ -11,11 +11,21 @@ import typer
 from rich.console import Console
 
 from graph_metanetworks.console import say
-from graph_metanetworks.errors import StorageError, TaskError, TraceError, UnsupportedNetwork, ZooError
+from graph_metanetworks.errors import (
+    PruneError,
+    StorageError,
+    TaskError,
+    TraceError,
+    UnsupportedNetwork,
+    ZooError,
+)
 from graph_metanetworks.extras import MissingExtra
 from graph_metanetworks.plot.formats import UnknownSuffix
 
-OURS = (TraceError, ZooError, TaskError, UnsupportedNetwork, StorageError, MissingExtra, UnknownSuffix)
+OURS = (
+    *(TraceError, ZooError, TaskError, PruneError, UnsupportedNetwork, StorageError),
+    *(MissingExtra, UnknownSuffix),
+)
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Annotated, Literal
 
 import typer
 
@@ -11,6 +12,7 @@ from graph_metanetworks.cli.friendly import Debug, friendly_errors
 from graph_metanetworks.cli.named import Saved, named_network, traced_on
 from graph_metanetworks.cli.output import STANDARD, check_writable, write_text
 from graph_metanetworks.graph.description import describe_symmetry
+from graph_metanetworks.symmetry.export import export as exported
 from graph_metanetworks.trace.tracer import Tracer
 
 
@@ -27,6 +29,10 @@ def symmetry(
     unused: options.Unused = "raise",
     meta: options.Meta = False,
     json_file: options.Json = None,
+    export: Annotated[
+        Literal["git-re-basin", "torch-pruning", "json"] | None,
+        typer.Option(help="Print the permutations in the form that another tool takes."),
+    ] = None,
     debug: Debug = False,
 ) -> None:
     """Explain the symmetries of a network: permutations of neurons, and scales of units."""
@@ -35,6 +41,9 @@ def symmetry(
         saved = Saved(checkpoint, key, ignore_extra)
         named = named_network(target, arg, kwarg, input, high=high, meta=meta, saved=saved)
         graph = traced_on(Tracer(unknown=unknown, unused=unused), named, guessed=not input)
+        if export is not None:
+            typer.echo(exported(graph.symmetry, export))
+            return
         if json_file != STANDARD:
             typer.echo(f"{graph.name}: {graph.symmetry.explain()}\n\n{graph.scaling.explain()}")
         if json_file:

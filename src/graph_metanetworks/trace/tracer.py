@@ -227,6 +227,7 @@ def _recorded(
         originals=tape.originals,
         readings=choose_readings(interpreter),
         num_nodes=interpreter.builder.num_nodes,
+        axes=interpreter.axes,
     )
 
 

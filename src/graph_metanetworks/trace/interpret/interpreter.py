@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -63,6 +63,8 @@ class Call:
         if all(a is b for a, b in zip(dims, value.dims, strict=True)):
             return value
         self.trace.seen(dims)
+        ref = self.arguments[argument] if isinstance(argument, str) else argument
+        self.trace.instances[ref.key] = dims
         return replace(value, dims=dims)
 
     @property
@@ -97,6 +99,27 @@ class Call:
         return self.operation.func(*positional, **keywords)
 
 
+@dataclass(frozen=True, slots=True)
+class OperationAxes:
+    """The dimensions of each tensor that an operation reads, and of each that it makes.
+
+    `used` differs from `given` for constants, which get fresh axes in every operation that reads them.
+    """
+
+    given: Sequence[Sequence[Dim]]
+    used: Sequence[Sequence[Dim]]
+    outputs: Sequence[Sequence[Dim]]
+
+    def resolved(self) -> OperationAxes:
+        """Return the axes after everything is unified."""
+        return OperationAxes(
+            *(
+                [[leaves(dim) for dim in dims] for dims in own]
+                for own in (self.given, self.used, self.outputs)
+            )
+        )
+
+
 class Interpreter:
     """State of one trace: values of tensors, axes seen together, the graph under construction."""
 
@@ -109,6 +132,8 @@ class Interpreter:
         self.reached: list[list[Dim]] = []  # the same for activations
         self.used: set[str] = set()
         self.shown: list[tuple[int, TensorRef, Value]] = []  # results, with the number of their operation
+        self.axes: list[OperationAxes] = []  # of each operation
+        self.instances: dict[int, list[Dim]] = {}  # fresh axes of constants in the current operation, by key
         self.log: list[tuple[Operation, dict[int, Value], dict[int, Value]]] | None = None
         self.path = ""
         self._classes = {name: type(module).__name__ for name, module in model.named_modules()}
@@ -215,13 +240,20 @@ class Interpreter:
     def run(self, operations: list[Operation]) -> None:
         for number, operation in enumerate(operations):
             before = {ref.key: self.value(ref) for ref in operation.inputs}
+            self.instances = {}
             with self._located(operation):
                 self.step(operation)
+            self.axes.append(self._axes(operation, before))
             # the values themselves: a later operation may still give them nodes
             self.shown += [(number, ref, self.values[ref.key]) for ref in refs(operation.outputs)]
             if self.log is not None:
                 after = {ref.key: self.values[ref.key] for ref in refs(operation.outputs)}
                 self.log.append((operation, before, after))
+
+    def _axes(self, operation: Operation, before: Mapping[int, Value]) -> OperationAxes:
+        given = [before[ref.key].dims for ref in operation.inputs]
+        used = [self.instances.get(ref.key, before[ref.key].dims) for ref in operation.inputs]
+        return OperationAxes(given, used, [self.values[ref.key].dims for ref in refs(operation.outputs)])
 
     @contextmanager
     def _located(self, operation: Operation) -> Iterator[None]:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from graph_metanetworks.errors import ReplayError
 from graph_metanetworks.symmetry.group import Symmetry
 from graph_metanetworks.symmetry.scaling import Scaling
+from graph_metanetworks.trace.interpret.interpreter import OperationAxes
 from graph_metanetworks.trace.record.inputs import named_inputs
 from graph_metanetworks.trace.record.tape import Escape, Operation, TensorRef, map_leaves, refs
 from graph_metanetworks.trace.replay.constants import Constants, collect
@@ -50,6 +51,7 @@ class Recording:
     uniform: Mapping[int, complex]  # the value of constants that are equal everywhere
     readings: tuple[Reading, ...] = ()
     num_nodes: int = 0
+    axes: tuple[OperationAxes, ...] = ()  # of each operation
     module: nn.Module | None = None  # runs instead of the operations
 
     @staticmethod
@@ -64,6 +66,7 @@ class Recording:
         originals: Mapping[int, Tensor],
         readings: Sequence[Reading],
         num_nodes: int,
+        axes: Iterable[OperationAxes],
     ) -> Recording:
         """Drop all tensors but the constants.
 
@@ -85,6 +88,7 @@ class Recording:
             _uniform(operations, set(given)),
             tuple(readings),
             num_nodes,
+            tuple(own.resolved() for own in axes),
         )
 
     @property

@@ -1,0 +1,313 @@
+"""Prune every architecture of the menagerie by 30 %, with this library and with Torch-Pruning 1.6.1.
+
+    python benchmarks/pruning.py run results.jsonl            # one line per architecture and tool; resumes
+    python benchmarks/pruning.py table results.jsonl          # the tables of docs/pruning.md
+
+This library succeeds if `gmn.prune` returns: it proves every result and refuses otherwise. Torch-Pruning succeeds
+if the network still runs, with outputs of the same shape, and passes the proof where it applies: all weights
+that it removed are set to zero in a copy of the original, and both compute the same, to 1e-9 in float64. Where a
+norm couples the units that went, it only has to run. Seconds are CPU seconds of this process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import signal
+import sys
+import time
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import graph_metanetworks as gmn
+from graph_metanetworks.errors import PruneError
+from graph_metanetworks.prune.double import exactly
+from graph_metanetworks.testing.function import difference
+from graph_metanetworks.trace.record.tape import tensors
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+
+AMOUNT, TOLERANCE = 0.3, 1e-9
+LIMIT = 4  # CPU seconds after which a tool is stopped; most need less than a tenth of one
+TOOLS = ("ours", "torch-pruning", "torch-pruning with help")
+
+
+class TimedOut(Exception):
+    pass
+
+
+@contextmanager
+def limited(seconds: int) -> Iterator[None]:
+    def stop(*_: Any) -> None:
+        raise TimedOut(f"did not end within {seconds} CPU seconds")
+
+    signal.signal(signal.SIGVTALRM, stop)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+
+
+# ------------------------------------------------------------------ this library
+
+
+def ours(graph: gmn.ParameterGraph, model: nn.Module, args: tuple, kwargs: dict) -> dict[str, Any]:
+    plan = gmn.prune_plan(graph, model, AMOUNT)
+    if not plan.pruned:
+        return {"ok": True, "form": "nothing to prune"}
+    excluded: list[str] = []
+    try:
+        small = gmn.prune(model, plan, *args, **kwargs)
+    except PruneError as error:
+        within = [own.name for own in plan.pruned if own.factor.within]
+        if not within:
+            raise
+        # a factor that allows no other size: the dimensions of heads, in code that has one size for all
+        excluded = within
+        plan = gmn.prune_plan(graph, model, AMOUNT, exclude=within)
+        small = gmn.prune(model, plan, *args, **kwargs)
+        del error
+    proof = small.pruning.proof
+    return {
+        "ok": True,
+        "form": small.pruning.form,
+        "why": small.pruning.reason[:200],
+        "removal": proof.removal,
+        "commutes": proof.commutes,
+        "agreement": proof.agreement,
+        "excluded": excluded,
+        "parameters": list(plan.parameters),
+    }
+
+
+# ------------------------------------------------------------------ Torch-Pruning
+
+
+def torch_pruning(
+    graph: gmn.ParameterGraph, model: nn.Module, args: tuple, kwargs: dict, *, help: bool
+) -> dict[str, Any]:
+    import torch_pruning as tp
+
+    double = copy.deepcopy(model).double().eval()
+    args, kwargs = (torch.utils._pytree.tree_map_only(Tensor, _double, x) for x in (args, kwargs))
+    tagged = copy.deepcopy(double)
+    _tag(tagged)
+    options: dict[str, Any] = {"ignored_layers": _output_layers(graph, tagged)}
+    if help:
+        options |= _help(graph, tagged)
+    widths = {layer: layer.out_features for layer in options.get("num_heads", {})}
+    before = _outputs(double, args, kwargs)
+    with torch.enable_grad():  # it reads the autograd graph
+        pruner = tp.pruner.BasePruner(
+            tagged,
+            args or None,
+            importance=tp.importance.RandomImportance(),
+            pruning_ratio=AMOUNT,
+            forward_fn=lambda network, given: network(*args, **kwargs),
+            output_transform=lambda result: [t for t in tensors(result) if t.requires_grad],
+            **options,
+        )
+        pruner.step()
+    _update_heads(tagged, widths, options.get("num_heads", {}))
+    kept = {
+        name: value.detach().reshape(-1).long()
+        for name, value in tagged.state_dict().items()
+        if value.is_floating_point()
+    }
+    original = double.state_dict()
+    numbers = _numbers(original)
+    zeroed = {name: value.clone() for name, value in original.items()}
+    removed = 0
+    for name, own in kept.items():
+        elements = own - numbers[name]
+        mask = torch.zeros(original[name].numel(), dtype=torch.bool)
+        mask[elements] = True
+        removed += int((~mask).sum())
+        flat = original[name].reshape(-1)
+        zeroed[name] = torch.where(mask, flat, 0).reshape(original[name].shape)
+        with torch.no_grad():
+            tagged.state_dict()[name].copy_(flat[elements].reshape(tagged.state_dict()[name].shape))
+    if not removed:
+        return {"ok": False, "why": "removed nothing"}
+    after = _outputs(tagged, args, kwargs)
+    if [t.shape for t in after] != [t.shape for t in before]:
+        return {"ok": False, "why": "outputs have another shape"}
+    share = removed / sum(value.numel() for value in original.values())
+    if _is_coupled(graph, kept, numbers):
+        return {"ok": True, "form": "runs", "share": share}
+    double.load_state_dict(zeroed)
+    error = difference(_outputs(double, args, kwargs), after)
+    if not error <= TOLERANCE:
+        return {"ok": False, "why": f"computes something else (relative difference {error:.0e})"}
+    return {"ok": True, "form": "proved", "share": share}
+
+
+def _is_coupled(graph: gmn.ParameterGraph, kept: dict[str, Tensor], numbers: dict[str, int]) -> bool:
+    """Return whether units went that a norm or a softmax couples."""
+    plan = gmn.prune_plan(graph, _Weights(graph), 0.0)
+    touched = {p.name for p in graph.parameters if p.name in kept and len(kept[p.name]) < p.numel}
+    names = {own.name for own in plan.factors if {name for name, _ in own.factor.parameters} & touched}
+    return bool(names & set(plan.coupled))
+
+
+class _Weights(nn.Module):
+    """Stands for a network whose values do not matter."""
+
+    def __init__(self, graph: gmn.ParameterGraph):
+        super().__init__()
+        self._known = {p.name: torch.empty(p.shape, device="meta") for p in graph.parameters}
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        return self._known
+
+
+def _double(tensor: Tensor) -> Tensor:
+    return tensor.double() if tensor.is_floating_point() else tensor
+
+
+def _outputs(model: nn.Module, args: tuple, kwargs: dict) -> list[Tensor]:
+    with exactly(0):
+        return tensors(model(*args, **kwargs))
+
+
+def _numbers(state: dict[str, Tensor]) -> dict[str, int]:
+    """Return the number of the first element of each floating-point tensor."""
+    found, start = {}, 1
+    for name, value in state.items():
+        if value.is_floating_point():
+            found[name] = start
+            start += value.numel()
+    return found
+
+
+@torch.no_grad()
+def _tag(model: nn.Module) -> None:
+    """Number all elements, to see later which are left."""
+    state = model.state_dict()
+    for name, first in _numbers(state).items():
+        state[name].copy_(torch.arange(first, first + state[name].numel()).view(state[name].shape))
+
+
+def _output_layers(graph: gmn.ParameterGraph, model: nn.Module) -> list[nn.Module]:
+    """Return the layers whose channels are outputs, which its documentation asks to ignore."""
+    modules = dict(model.named_modules())
+    found = []
+    for block in graph.blocks:
+        if block.parameter and any(g.kind == "output" for g in graph.block_ends.targets(block)):
+            path = block.parameter.rpartition(".")[0]
+            if path in modules and modules[path] not in found:
+                found.append(modules[path])
+    return found
+
+
+def _help(graph: gmn.ParameterGraph, model: nn.Module) -> dict[str, Any]:
+    """Return what a user would tell it: numbers of heads, and the channels of bare parameters."""
+    modules = dict(model.named_modules())
+    heads: dict[nn.Module, int] = {}
+    for factor in graph.symmetry.factors:
+        if factor.kind == "heads":
+            for name, dim in factor.parameters:
+                module = modules.get(name.rpartition(".")[0])
+                if isinstance(module, nn.Linear) and name.endswith("weight") and dim == 0:
+                    heads[module] = factor.size
+    bare = {}
+    known = (nn.Linear, nn.modules.conv._ConvNd, nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm)
+    known += (nn.Embedding, nn.PReLU, nn.MultiheadAttention, nn.RNNBase)
+    for factor in graph.symmetry.factors:
+        for name, dim in factor.parameters:
+            module = modules.get(name.rpartition(".")[0])
+            parameter = dict(model.named_parameters()).get(name)
+            if parameter is not None and not isinstance(module, known):
+                bare[parameter] = dim
+    return {"num_heads": heads, "unwrapped_parameters": list(bare.items())}
+
+
+def _update_heads(model: nn.Module, before: dict[nn.Module, int], heads: dict[nn.Module, int]) -> None:
+    """Update what attention modules remember of their sizes, as its examples do for vision transformers."""
+    parents = {child: module for module in model.modules() for child in module.children()}
+    for layer, number in heads.items():
+        old, new = before[layer], layer.out_features
+        for attribute, value in list(vars(parents[layer]).items()):
+            if type(value) is int and value in (old, old // number):
+                setattr(parents[layer], attribute, new if value == old else new // number)
+
+
+# ------------------------------------------------------------------ all of them
+
+
+def run(path: Path, only: list[str], tools: list[str]) -> None:
+    from support.menagerie import MENAGERIE
+
+    lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    done = {(line["name"], line["tool"]) for line in lines}
+    for architecture in MENAGERIE:
+        if only and architecture.name not in only:
+            continue
+        if all((architecture.name, tool) in done for tool in tools):
+            continue
+        model, args, kwargs = architecture.make()
+        graph = gmn.Tracer(**architecture.tracer).trace(model, *args, **kwargs)  # type: ignore[arg-type]
+        for tool in tools:
+            if (architecture.name, tool) in done:
+                continue
+            start = time.process_time()
+            try:
+                if tool == "ours":
+                    found = ours(graph, model, args, kwargs)
+                else:
+                    with limited(LIMIT):
+                        found = torch_pruning(graph, model, args, kwargs, help=tool.endswith("help"))
+            except (Exception, TimedOut) as error:
+                message = str(error).splitlines()[0] if str(error) else ""
+                found = {"ok": False, "why": f"{type(error).__name__}: {message}"[:400]}
+            seconds = round(time.process_time() - start, 2)
+            line = {"name": architecture.name, "family": architecture.family, "tool": tool, **found}
+            with path.open("a") as file:
+                file.write(json.dumps({**line, "seconds": seconds}) + "\n")
+
+
+def table(path: Path) -> None:
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    families = list(dict.fromkeys(line["family"] for line in lines))
+    print("| family | networks | " + " | ".join(TOOLS) + " |")
+    print("| --- | ---: |" + " ---: |" * len(TOOLS))
+    for family in [*families, "all"]:
+        own = [line for line in lines if family in (line["family"], "all")]
+        counts = [sum(line["ok"] for line in own if line["tool"] == tool) for tool in TOOLS]
+        number = sum(line["tool"] == "ours" for line in own)
+        print(f"| {family} | {number} | " + " | ".join(map(str, counts)) + " |")
+    seconds = [sum(line["seconds"] for line in lines if line["tool"] == tool) for tool in TOOLS]
+    print("| CPU seconds | | " + " | ".join(f"{total:.0f}" for total in seconds) + " |")
+    for tool in TOOLS:
+        forms = Counter(line["form"] for line in lines if line["tool"] == tool and line["ok"])
+        print(f"\n{tool}: {dict(forms)}")
+        for line in lines:
+            if line["tool"] == tool and not line["ok"]:
+                print(f"- `{line['name']}`: {line['why']}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=("run", "table"))
+    parser.add_argument("results", type=Path)
+    parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("--tools", nargs="*", default=list(TOOLS))
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    if options.what == "run":
+        run(options.results, options.only, options.tools)
+    else:
+        table(options.results)
+
+
+if __name__ == "__main__":
+    main()

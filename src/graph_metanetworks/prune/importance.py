@@ -1,0 +1,130 @@
+"""Scores of units: how much of a network would be lost with each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from graph_metanetworks.errors import PruneError
+from graph_metanetworks.graph.parameter_graph import ParameterGraph
+from graph_metanetworks.prune.program import recording_of
+from graph_metanetworks.symmetry.axes import Axis, ordered_parents
+from graph_metanetworks.symmetry.pieces import pieces
+from graph_metanetworks.testing.function import copied
+from graph_metanetworks.trace.record.tape import TensorRef
+from graph_metanetworks.trace.replay.substitutes import BATCH_NORMS
+
+Importance = Literal["magnitude", "l1", "batch-norm", "taylor", "gradient", "random"]
+IMPORTANCES: tuple[str, ...] = get_args(Importance)
+Loss = Callable[[nn.Module], Tensor]
+
+
+class Scores:
+    """Scores of the units of any axis, `[*sizes of the axes it depends on, size]`."""
+
+    def __init__(
+        self,
+        graph: ParameterGraph,
+        model: nn.Module,
+        importance: str,
+        *,
+        loss: Loss | None = None,
+        generator: torch.Generator | None = None,
+    ):
+        if importance not in IMPORTANCES:
+            raise PruneError(
+                f"importance={importance!r} is none of {', '.join(IMPORTANCES)}. For your own scores pass a "
+                "dict from the names of factors to tensors."
+            )
+        self.graph, self.importance, self.generator = graph, importance, generator
+        self.weights = _learned(graph, model)
+        self.known = all(value.device.type != "meta" for value in self.weights.values())
+        gradients = _gradients(model, loss, importance) if importance in ("taylor", "gradient") else {}
+        self.values = {} if not self.known else self._values(gradients)
+
+    def of(self, axis: Axis) -> Tensor:
+        shape = [*(parent.size for parent in ordered_parents(axis)), axis.size]
+        if self.importance == "random":
+            return torch.rand(shape, generator=self.generator, dtype=torch.float64)
+        total = torch.zeros(shape, dtype=torch.float64)
+        for name, value in self.values.items():
+            for piece in pieces(value, self.graph.symmetry.parameters[name]):
+                for place in piece.places(axis):
+                    keep = [*piece.outer(axis), place]
+                    rest = [d for d in range(piece.value.dim()) if d not in keep]
+                    summed = piece.value.sum(rest, dtype=torch.float64) if rest else piece.value.double()
+                    order = sorted(range(len(keep)), key=lambda i: keep[i])
+                    total += summed.permute([order.index(i) for i in range(len(keep))]).cpu()
+        return total.abs() if self.importance == "taylor" else total.sqrt() if self._is_norm else total
+
+    @property
+    def _is_norm(self) -> bool:
+        return self.importance == "magnitude"
+
+    def _values(self, gradients: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return what is summed over the weights of a unit, by parameter."""
+        if self.importance == "magnitude":
+            return {name: value.double().square() for name, value in self.weights.items()}
+        if self.importance == "l1":
+            return {name: value.abs() for name, value in self.weights.items()}
+        if self.importance == "batch-norm":
+            scales = _batch_norm_scales(self.graph)
+            return {name: value.abs() for name, value in self.weights.items() if name in scales}
+        if self.importance == "gradient":
+            return {name: gradients[name].abs() for name in self.weights if name in gradients}
+        return {name: value * gradients[name] for name, value in self.weights.items() if name in gradients}
+
+
+def _learned(graph: ParameterGraph, model: nn.Module) -> dict[str, Tensor]:
+    learned = {name: value.detach() for name, value in model.named_parameters(remove_duplicate=False)}
+    missing = [p.name for p in graph.parameters if p.name not in model.state_dict()]
+    if missing:
+        raise PruneError(
+            f"'{missing[0]}' is in the graph of {graph.name}, but not in the {type(model).__name__} that "
+            "was given. Pass the network that was traced."
+        )
+    for parameter in graph.parameters:
+        own = learned.get(parameter.name)
+        if own is not None and tuple(own.shape) != parameter.shape:
+            raise PruneError(
+                f"'{parameter.name}' has shape {tuple(own.shape)}, but the network was traced with "
+                f"{parameter.shape}. Trace this network again."
+            )
+    return {p.name: learned[p.name] for p in graph.parameters if p.name in learned}
+
+
+def _gradients(model: nn.Module, loss: Loss | None, importance: str) -> dict[str, Tensor]:
+    if loss is None:
+        raise PruneError(
+            f"importance={importance!r} needs gradients: pass loss=lambda model: ..., a function that "
+            "returns the loss of a network on some examples."
+        )
+    twin = copied(model).eval()
+    for parameter in twin.parameters():
+        parameter.grad = None
+        parameter.requires_grad_(parameter.is_floating_point())
+    with torch.enable_grad():
+        loss(twin).backward()
+    return {
+        name: parameter.grad
+        for name, parameter in twin.named_parameters(remove_duplicate=False)
+        if parameter.grad is not None
+    }
+
+
+def _batch_norm_scales(graph: ParameterGraph) -> set[str]:
+    recording = recording_of(graph)
+    scales = set()
+    for operation in recording.operations:
+        if operation.func in BATCH_NORMS:
+            weight = operation.arguments["weight"]
+            if isinstance(weight, TensorRef) and weight.key in recording.parameters:
+                scales |= set(recording.parameters[weight.key].names)
+    if not scales:
+        raise PruneError(
+            f"{graph.name} has no batch norm with a scale; choose another importance, such as 'magnitude'."
+        )
+    return scales
