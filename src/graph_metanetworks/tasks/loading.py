@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import torch
+
 from graph_metanetworks.errors import TaskError, WeightsError
 from graph_metanetworks.methods.method import Output
 from graph_metanetworks.nn.fitted import set_fitted_names
@@ -15,12 +17,15 @@ from graph_metanetworks.training.run_folder import MODEL, REFERENCE, Run, requir
 ACCURACY = {"width": 1, "level": "graph", "link": "logit"}  # the output of runs that do not state theirs
 
 
-def load(folder: str | Path) -> Runner:
+def load(folder: str | Path, *, device: str | torch.device = "cpu") -> Runner:
     """Load a run that `gmn.train` or `gmn train` made.
 
     >>> predictor = gmn.load("runs/gmn")                      # doctest: +SKIP
     >>> predictor(model, torch.zeros(1, 3, 32, 32))           # doctest: +SKIP
     [Prediction(name='Cnn', accuracy=0.93, low=0.9, high=0.96, warning='')]
+
+    Args:
+        device: where the model runs; networks are moved there, and results are moved back.
     """
     folder = Path(folder)
     run = Run.load(folder)
@@ -41,4 +46,4 @@ def load(folder: str | Path) -> Runner:
             f"the run in {folder} is damaged, or was made by another version ({run.version}): {error} Train "
             "again in another folder."
         ) from error
-    return task.runner_class(run, task, model.double().eval(), reference.double())
+    return task.runner_class(run, task, model.to(device).double().eval(), reference.double())

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -64,12 +65,21 @@ class Runner:
                 pairs; or a batch.
             quiet: hide the progress bar.
         """
-        batches, count = self._batches(networks, example)
-        console = Console(stderr=True)
-        shown = track(
-            batches, self.task.name, total=count, disable=quiet or count < 4, transient=True, console=console
-        )
-        return [result for batch in shown for result in self.predict(batch, **options)]
+        batches = self._shown_batches(networks, example, quiet)
+        return [result for batch in batches for result in self.predict(batch, **options)]
+
+    @torch.no_grad()
+    def embed(self, networks: Any, *example: Any, quiet: bool = False) -> Tensor:
+        """Return the representation of each network before the last layer of the model, `[n, d]`.
+
+        >>> runner.embed([(graph, model.state_dict())]).shape     # doctest: +SKIP
+        torch.Size([1, 64])
+
+        Arguments as for a call. It is computed in float64 and rounded to float32, so networks that are equal
+        up to a symmetry have distance zero, if the method is invariant to it.
+        """
+        batches = self._shown_batches(networks, example, quiet)
+        return torch.cat([embeddings(self.task, self.model, batch) for batch in batches])
 
     @torch.no_grad()
     def predict(self, batch: Batch) -> list[Any]:
@@ -96,6 +106,12 @@ class Runner:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.run!r})"
+
+    def _shown_batches(self, networks: Any, example: tuple[Any, ...], quiet: bool) -> Iterable[Batch]:
+        """Return the networks in batches, with a progress bar if there are many."""
+        batches, count = self._batches(networks, example)
+        hidden, console = quiet or count < 4, Console(stderr=True)
+        return track(batches, self.task.name, total=count, disable=hidden, transient=True, console=console)
 
     def _batches(self, networks: Any, example: tuple[Any, ...]) -> tuple[Iterator[Batch], int]:
         """Return the networks in batches, and the number of batches."""
@@ -125,7 +141,18 @@ class Runner:
 
 def predictions(task: Task[Any], model: nn.Module, batch: Batch) -> Tensor:
     """Run a model in float64 on a batch, and round its predictions to float32."""
-    return task.predict(task.forward(model, batch.to(torch.float64))).float()
+    return task.predict(task.forward(model, exactly(batch, model))).float().to(batch.device)
+
+
+def embeddings(task: Task[Any], model: nn.Module, batch: Batch) -> Tensor:  # [B, d]
+    """Embed the networks of a batch in float64, and round to float32."""
+    return task.embed(model, exactly(batch, model)).float().to(batch.device)
+
+
+def exactly(batch: Batch, model: nn.Module) -> Batch:
+    """Return a batch in float64, on the device of a model."""
+    first = next(chain(model.parameters(), model.buffers()), None)
+    return batch.to(batch.device if first is None else first.device, torch.float64)
 
 
 def _of_zoo(traced: TracedZoo) -> tuple[Iterator[Batch], int]:

@@ -1,0 +1,70 @@
+"""Embedders: what turns networks into vectors. A run, a saved metanetwork, or an untrained one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from graph_metanetworks.errors import TaskError
+from graph_metanetworks.graph.batch import Batch
+from graph_metanetworks.nn.metanetwork import GraphMetanetwork
+from graph_metanetworks.nn.pretrained import CONFIG
+from graph_metanetworks.tasks.loading import load
+from graph_metanetworks.tasks.runner import exactly
+from graph_metanetworks.training.run_folder import RUN
+
+UNTRAINED = "untrained"  # in place of a run
+SEED = 0
+
+
+class Embedder(Protocol):
+    """Anything with `embed(batch) -> [B, d]`; a `Runner` is one."""
+
+    def embed(self, networks: Batch, /) -> Tensor: ...
+
+
+@dataclass(frozen=True, eq=False)
+class MetanetworkEmbedder:
+    """Embed networks by a metanetwork, trained or not, in float64, rounded to float32.
+
+    >>> import torch, graph_metanetworks as gmn
+    >>> model = torch.nn.Linear(3, 2)
+    >>> batch = gmn.collate([(gmn.trace(model, torch.zeros(1, 3)), model.state_dict())])
+    >>> MetanetworkEmbedder(untrained_metanetwork()).embed(batch).shape
+    torch.Size([1, 64])
+    """
+
+    network: GraphMetanetwork
+
+    def __post_init__(self) -> None:
+        self.network.double().eval()
+
+    @torch.no_grad()
+    def embed(self, networks: Batch, /) -> Tensor:
+        return self.network.embed(exactly(networks, self.network)).float().to(networks.device)
+
+
+def untrained_metanetwork(seed: int = SEED) -> GraphMetanetwork:
+    """Make a metanetwork of random weights, the same for the same seed: a fingerprint of any network."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return GraphMetanetwork(hidden=32, layers=3, blocks="matrix-product")
+
+
+def find_embedder(name: str) -> Embedder:
+    """Load a run or a metanetwork from its folder; "untrained" makes an untrained metanetwork."""
+    if name == UNTRAINED:
+        return MetanetworkEmbedder(untrained_metanetwork())
+    folder = Path(name)
+    if (folder / RUN).is_file():
+        return load(folder)
+    if (folder / CONFIG).is_file():
+        return MetanetworkEmbedder(GraphMetanetwork.from_pretrained(folder))
+    raise TaskError(
+        f"'{name}' holds neither a run ({RUN}) nor a metanetwork ({CONFIG}). Give the folder of a run of gmn "
+        f"train, one that save_pretrained wrote, or the word {UNTRAINED}."
+    )
