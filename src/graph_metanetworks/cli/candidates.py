@@ -11,14 +11,12 @@ from torch import nn
 
 from graph_metanetworks.cli.checkpoint import load_checkpoint
 from graph_metanetworks.cli.example import Example
-from graph_metanetworks.console import say
 from graph_metanetworks.errors import TaskError
 from graph_metanetworks.graph.batch import Batch, collate
+from graph_metanetworks.tasks.resident import is_finite
 from graph_metanetworks.tasks.runner import BATCH
-from graph_metanetworks.tasks.traced_zoo import TracedZoo, is_finite
 from graph_metanetworks.trace.tracer import trace
 from graph_metanetworks.zoo.description import NAME as ZOO_FILE
-from graph_metanetworks.zoo.zoo import Zoo
 
 SUFFIXES = (".safetensors", ".pt", ".pth", ".bin", ".ckpt")
 
@@ -35,14 +33,6 @@ class Candidates:
         zoos, checkpoints = zip(*map(_inside, paths), strict=True)
         return cls(*(tuple(dict.fromkeys(chain(*parts))) for parts in (zoos, checkpoints)))
 
-    def of_zoos(self) -> Iterator[Batch]:
-        for folder in self.zoos:
-            traced = TracedZoo(Zoo.open(folder))
-            usable = traced.finite.nonzero()[0]
-            _say_left_out(len(traced) - len(usable), f"of {len(traced):,} networks of {folder}")
-            for start in range(0, len(usable), BATCH):
-                yield traced.batch(usable[start : start + BATCH])
-
     def of_checkpoints(self, model: nn.Module, example: Example) -> Iterator[Batch]:
         """Read the checkpoints as weights of one network."""
         graph = trace(model, *example.args, **example.kwargs)
@@ -50,15 +40,8 @@ class Candidates:
             files = self.checkpoints[start : start + BATCH]
             read = {f: {k: v.clone() for k, v in load_checkpoint(model, f).items()} for f in files}
             kept = {file: weights for file, weights in read.items() if is_finite(weights)}
-            for file in files:
-                _say_left_out(file not in kept, f"checkpoint, {file}")
             if kept:
                 yield collate([(graph, weights) for weights in kept.values()], names=[*map(str, kept)])
-
-
-def _say_left_out(count: int, of_what: str) -> None:
-    if count:
-        say(f"left out {count:,} {of_what}: weights are NaN or infinite.", "yellow", err=True)
 
 
 def _inside(path: Path) -> tuple[list[Path], list[Path]]:

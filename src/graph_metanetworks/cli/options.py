@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
@@ -33,3 +34,29 @@ Unused = Annotated[
     Literal["raise", "keep"], typer.Option(help="Parameters the example never reached: raise, or keep.")
 ]
 Meta = Annotated[bool, typer.Option("--meta", help="Build on the meta device, without memory.")]
+Ray = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS",
+        help="Share the files out over a Ray cluster, whose machines see them at the same paths; `local` "
+        "starts one on this machine.",
+    ),
+]
+Paths = Annotated[list[Path], typer.Argument(help="Checkpoints, zoos, or folders of them; several.")]
+Network = Annotated[
+    str | None,
+    typer.Option(help="Builder of the checkpoints' network: file.py:name or module:name. Not for a zoo."),
+]
+NetworkArgs = Annotated[list[str] | None, typer.Option(help="Argument of the network; repeat.")]
+NetworkKwargs = Annotated[list[str] | None, typer.Option(help="Keyword argument, name=value; repeat.")]
+NetworkInputs = Annotated[
+    list[str] | None, typer.Option(help="An input of forward, as for gmn trace; repeat.")
+]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Hide progress.")]
+Embedder = Annotated[
+    str,
+    typer.Argument(
+        help="What embeds: the folder of a run of gmn train, one that save_pretrained wrote, or the word "
+        "untrained for a metanetwork with random weights."
+    ),
+]

@@ -5,38 +5,32 @@ from __future__ import annotations
 import csv
 import json
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, fields
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.progress import track
 
-from graph_metanetworks.cli.candidates import Candidates
-from graph_metanetworks.cli.example import parse_example
+from graph_metanetworks.cli import options
+from graph_metanetworks.cli.checkpoint_batches import CheckpointOptions
 from graph_metanetworks.cli.friendly import Debug, friendly_errors
-from graph_metanetworks.cli.guess import guess_example
-from graph_metanetworks.cli.target import load_network, parse_keyword, parse_literal
+from graph_metanetworks.cli.parts import NetworksAt, Part, shown_parts
 from graph_metanetworks.console import say
 from graph_metanetworks.errors import TaskError
-from graph_metanetworks.graph.batch import Batch
 from graph_metanetworks.tasks.loading import load
 from graph_metanetworks.tasks.runner import Runner
+from graph_metanetworks.tasks.zoo_part import Applied
 
 
 def predict(
     run: Annotated[Path, typer.Argument(help="Folder of a run of gmn train.")],
-    networks: Annotated[list[Path], typer.Argument(help="Checkpoints, zoos, or folders of them; several.")],
-    network: Annotated[
-        str | None,
-        typer.Option(help="Builder of the checkpoints' network: file.py:name or module:name. Not for a zoo."),
-    ] = None,
-    arg: Annotated[list[str] | None, typer.Option(help="Argument of the network; repeat.")] = None,
-    kwarg: Annotated[list[str] | None, typer.Option(help="Keyword argument, name=value; repeat.")] = None,
-    input: Annotated[
-        list[str] | None, typer.Option(help="An input of forward, as for gmn trace; repeat.")
-    ] = None,
+    networks: options.Paths,
+    network: options.Network = None,
+    arg: options.NetworkArgs = None,
+    kwarg: options.NetworkKwargs = None,
+    input: options.NetworkInputs = None,
     level: Annotated[
         float | None, typer.Option(help="Probability that an interval holds the truth; 0.9 by default.")
     ] = None,
@@ -44,21 +38,24 @@ def predict(
     json_file: Annotated[
         str | None, typer.Option("--json", metavar="FILE", help="Write them as JSON; - prints them alone.")
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Hide progress.")] = False,
+    ray: options.Ray = None,
+    quiet: options.Quiet = False,
     debug: Debug = False,
 ) -> None:
     """Predict what a run has learned, such as accuracies with intervals, and warn where not to trust it."""
     with friendly_errors(debug=debug):
         for file in (csv_file, Path(json_file) if json_file and json_file != "-" else None):
             if file is not None:
-                _check_new(file)
+                check_new(file)
         runner = load(run)
-        options = {} if level is None else {"level": level}
-        if options and "level" not in runner.options:
+        chosen = {} if level is None else {"level": level}
+        if chosen and "level" not in runner.options:
             raise TaskError(f"--level is for runs that predict intervals, and {run} does not.")
-        batches = _batches(networks, network, arg or (), kwarg or (), input)
-        shown = track(batches, "predicting", disable=quiet or json_file == "-", transient=True)
-        found = [prediction for batch in shown for prediction in runner.predict(batch, **options)]
+        there = NetworksAt.find(networks, CheckpointOptions.given(network, arg, kwarg, input))
+        _load.cache_clear()
+        work = Predict(str(run.resolve()), tuple(chosen.items()))
+        parts = shown_parts(work, there, "predicting", ray=ray, quiet=quiet or json_file == "-")
+        found = [prediction for part in parts for prediction in part.results]
         if not found:
             raise TaskError(
                 "nothing to predict: the weights of every network are NaN or infinite. Did training diverge?"
@@ -66,26 +63,23 @@ def predict(
         _report(runner, found, csv_file, json_file)
 
 
-def _batches(
-    paths: Sequence[Path],
-    target: str | None,
-    args: Sequence[str],
-    kwargs: Sequence[str],
-    inputs: list[str] | None,
-) -> Iterator[Batch]:
-    candidates = Candidates.find(paths)
-    if candidates.checkpoints and target is None:
-        raise TaskError(
-            f"the network of {candidates.checkpoints[0]} is unknown: name the class or function that builds "
-            "it, as --network my_model.py:build."
-        )
-    yield from candidates.of_zoos()
-    if candidates.checkpoints and target is not None:
-        model = load_network(target, [*map(parse_literal, args)], dict(map(parse_keyword, kwargs))).eval()
-        yield from candidates.of_checkpoints(model, parse_example(inputs) if inputs else guess_example(model))
+@dataclass(frozen=True)
+class Predict:
+    """Predict for a part. Every process loads the run once."""
+
+    run: str
+    options: tuple[tuple[str, Any], ...]
+
+    def __call__(self, part: Part) -> Applied[Any]:
+        return part.apply(lambda batch: _load(self.run).predict(batch, **dict(self.options)))
 
 
-def _check_new(file: Path) -> None:
+@cache
+def _load(run: str) -> Runner:
+    return load(run)
+
+
+def check_new(file: Path) -> None:
     """That a file can be written is known before anything is predicted."""
     if file.exists():
         raise TaskError(f"{file} exists: nothing was written. Choose another name.")

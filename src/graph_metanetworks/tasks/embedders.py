@@ -9,13 +9,15 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from graph_metanetworks._version import __version__
 from graph_metanetworks.errors import TaskError
 from graph_metanetworks.graph.batch import Batch
 from graph_metanetworks.nn.metanetwork import GraphMetanetwork
-from graph_metanetworks.nn.pretrained import CONFIG
+from graph_metanetworks.nn.pretrained import CONFIG, WEIGHTS
+from graph_metanetworks.storage import checksum
 from graph_metanetworks.tasks.loading import load
 from graph_metanetworks.tasks.runner import exactly
-from graph_metanetworks.training.run_folder import RUN
+from graph_metanetworks.training.run_folder import MODEL, RUN
 
 UNTRAINED = "untrained"  # in place of a run
 SEED = 0
@@ -64,7 +66,21 @@ def find_embedder(name: str) -> Embedder:
         return load(folder)
     if (folder / CONFIG).is_file():
         return MetanetworkEmbedder(GraphMetanetwork.from_pretrained(folder))
-    raise TaskError(
+    raise _unknown(name)
+
+
+def identify(name: str) -> str:
+    """Return a text that is the same for embedders of the same weights: embeddings can then be compared."""
+    if name == UNTRAINED:
+        return f"{UNTRAINED} {__version__}"
+    files = [Path(name) / file for file in (MODEL, WEIGHTS) if (Path(name) / file).is_file()]
+    if not files:
+        raise _unknown(name)
+    return checksum.of_file(files[0])
+
+
+def _unknown(name: str) -> TaskError:
+    return TaskError(
         f"'{name}' holds neither a run ({RUN}) nor a metanetwork ({CONFIG}). Give the folder of a run of gmn "
         f"train, one that save_pretrained wrote, or the word {UNTRAINED}."
     )
