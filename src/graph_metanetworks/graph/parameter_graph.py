@@ -28,6 +28,7 @@ from graph_metanetworks.plot import plot
 if TYPE_CHECKING:
     from torch_geometric.data import Data
 
+    from graph_metanetworks.graph.vocabulary import Vocabulary
     from graph_metanetworks.symmetry.group import Symmetry
     from graph_metanetworks.symmetry.scaling import Scaling
     from graph_metanetworks.trace.replay import Recording
@@ -344,11 +345,14 @@ class ParameterGraph:
 
     # -------------------------------------------------------------- for people and other libraries
 
-    def to_pyg(self, *state_dicts: Mapping[str, Tensor]) -> Data:
-        """Return a `torch_geometric.data.Data` with the weights of the given state dicts on its edges."""
+    def to_pyg(self, *state_dicts: Mapping[str, Tensor], vocabulary: Vocabulary | None = None) -> Data:
+        """Return a `torch_geometric.data.Data` with the weights of the given state dicts on its edges.
+
+        Kinds are numbered alike for all architectures, by `vocabulary`, so any graphs can be batched.
+        """
         with optional_imports():  # it imports torch_geometric
             from graph_metanetworks.graph.pyg import to_pyg
-        return to_pyg(self, *state_dicts)
+        return to_pyg(self, *state_dicts, vocabulary=vocabulary)
 
     def plot(self, path: str | Path, **options: Any) -> Path:
         """Draw the graph to a file: every neuron for a small network, node groups for a large one.
