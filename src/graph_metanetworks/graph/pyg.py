@@ -82,12 +82,14 @@ class ParameterData(Data):
 
     def apply(self, func: Callable[..., Any], *args: str) -> ParameterData:
         """Apply a function to all tensors, as `to` does; kinds have none and stay as they are."""
-        kept = self._store.mapping.pop("kinds", None)
+        if "kinds" not in self:
+            return super().apply(func, *args)
+        kept = self.kinds
+        del self.kinds
         try:
             return super().apply(func, *args)
         finally:
-            if kept is not None:
-                self.kinds = kept
+            self.kinds = kept
 
 
 def to_pyg(
