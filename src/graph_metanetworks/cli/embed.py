@@ -22,7 +22,7 @@ from graph_metanetworks.console import say
 from graph_metanetworks.errors import TaskError
 from graph_metanetworks.extras import optional_imports
 from graph_metanetworks.plot.formats import check_suffix as check_picture
-from graph_metanetworks.tasks.embedders import UNTRAINED, Embedder, find_embedder, identify
+from graph_metanetworks.tasks.embedders import UNTRAINED, Embedder, find_embedder, identify, local
 from graph_metanetworks.tasks.embedding_file import (
     EmbeddingFile,
     aligned,
@@ -98,7 +98,7 @@ def embedded(
     _embedder.cache_clear()
     find_embedder(run)  # an error is found before work is shared out
     found = False
-    work = Embed(run if run == UNTRAINED else str(Path(run).resolve()))
+    work = Embed(run if run == UNTRAINED else str(local(run).resolve()))
     for part in shown_parts(work, networks, "embedding", ray=ray, quiet=quiet):
         if part.results:
             found = True

@@ -23,6 +23,7 @@ from graph_metanetworks.zoo.imported.small_cnns import import_small_cnns
 from graph_metanetworks.zoo.manifest import read_manifest
 from graph_metanetworks.zoo.overview import overview
 from graph_metanetworks.zoo.registry import BUILT_IN, absolute, make_recipe, recipe_class
+from graph_metanetworks.zoo.sharing import push_to_hub
 from graph_metanetworks.zoo.zoo import Zoo
 
 app = typer.Typer(no_args_is_help=True, help="Zoos: data sets of trained networks.")
@@ -201,3 +202,15 @@ def import_published(
     with friendly_errors(debug=debug):
         zoo = import_small_cnns(path, out, all_steps=all_steps, half=half, quiet=quiet)
         say(f"{out} has {len(zoo):,} networks. Inspect them with gmn zoo info {out}", "green")
+
+
+@app.command()
+def push(
+    folder: Folder,
+    name: Annotated[str, typer.Argument(help="Data set on the Hugging Face hub: user/name.")],
+    private: Annotated[bool, typer.Option("--private", help="Make a new data set private.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Upload a zoo to the Hugging Face hub as a data set, with a card and a histogram."""
+    with friendly_errors(debug=debug):
+        say(f"uploaded to {push_to_hub(folder, name, private=private or None)}", "green")

@@ -33,8 +33,7 @@ class Kinds(Mapping[str, tuple[str, ...]]):
     """What the integers of a graph stand for: `kinds["edge_kinds"][3]`.
 
     torch_geometric collates mappings entry by entry, with the keys of the first graph. So the keys carry the
-    lists of the first graph, and graphs of another vocabulary, whose integers mean something else, are refused
-    instead of mixed up.
+    lists of the first graph, and graphs of another vocabulary, whose integers mean other things, are refused.
     """
 
     def __init__(self, vocabulary: Vocabulary) -> None:

@@ -330,6 +330,10 @@ class GraphMetanetwork(nn.Module):
         """
         return pretrained.load(cls, folder, **custom)
 
+    def push_to_hub(self, name: str, *, private: bool | None = None, token: str | None = None) -> str:
+        """Upload to the Hugging Face hub as `user/name`, with a model card; return its address."""
+        return pretrained.push(self, name, private=private, token=token)
+
     @property
     def num_parameters(self) -> int:
         """The number of trainable parameters."""

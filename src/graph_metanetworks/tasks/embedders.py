@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 
 from graph_metanetworks._version import __version__
-from graph_metanetworks.errors import TaskError
+from graph_metanetworks.errors import StorageError, TaskError
 from graph_metanetworks.graph.batch import Batch
 from graph_metanetworks.nn.metanetwork import GraphMetanetwork
 from graph_metanetworks.nn.pretrained import CONFIG, WEIGHTS
 from graph_metanetworks.storage import checksum
+from graph_metanetworks.storage.hub import download, is_repository
 from graph_metanetworks.tasks.loading import load
 from graph_metanetworks.tasks.runner import exactly
 from graph_metanetworks.training.run_folder import MODEL, RUN
@@ -61,19 +62,29 @@ def find_embedder(name: str) -> Embedder:
     """Load a run or a metanetwork from its folder; "untrained" makes an untrained metanetwork."""
     if name == UNTRAINED:
         return MetanetworkEmbedder(untrained_metanetwork())
-    folder = Path(name)
+    folder = local(name)
     if (folder / RUN).is_file():
-        return load(folder)
+        return load(name)
     if (folder / CONFIG).is_file():
         return MetanetworkEmbedder(GraphMetanetwork.from_pretrained(folder))
     raise _unknown(name)
+
+
+def local(name: str) -> Path:
+    """Return the folder of a run or metanetwork; download it if this names a repository of the hub."""
+    if name == UNTRAINED or Path(name).exists() or not is_repository(name):
+        return Path(name)
+    try:
+        return download(name)
+    except StorageError as error:
+        raise TaskError(f"there is no folder {name}, and {error}") from error
 
 
 def identify(name: str) -> str:
     """Return a text that is the same for embedders of the same weights: embeddings can then be compared."""
     if name == UNTRAINED:
         return f"{UNTRAINED} {__version__}"
-    files = [Path(name) / file for file in (MODEL, WEIGHTS) if (Path(name) / file).is_file()]
+    files = [local(name) / file for file in (MODEL, WEIGHTS) if (local(name) / file).is_file()]
     if not files:
         raise _unknown(name)
     return checksum.of_file(files[0])
