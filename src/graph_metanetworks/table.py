@@ -52,7 +52,8 @@ class Table:
         head = "".join(f"<th>{escape(cell)}</th>" for cell in self.header)
         body = "".join(map(self._html_row, first)) + middle + "".join(map(self._html_row, last))
         table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-        return f"<details{'' if folded else ' open'}><summary><b>{escape(self.title)}</b></summary>{table}</details>"
+        unfolded = "" if folded else " open"
+        return f"<details{unfolded}><summary><b>{escape(self.title)}</b></summary>{table}</details>"
 
     def _widths(self, rows: Sequence[Sequence[str]]) -> list[int]:
         """Return natural widths, the widest text columns cut until a line fits. Numbers are never cut."""

@@ -363,7 +363,8 @@ class ParameterGraph:
     def plot(self, path: str | Path | None = None, **options: Any) -> Path | Picture:
         """Draw the graph to a file: every neuron for a small network, node groups for a large one.
 
-        Without a path, return a picture, which notebooks show inline as SVG. Options are those of `graph_metanetworks.plot.plot`.
+        Without a path, return a picture, which notebooks show inline as SVG. Options are those of
+        `graph_metanetworks.plot.plot`.
         """
         return plot(self, path, **options)
 
