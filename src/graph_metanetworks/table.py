@@ -45,13 +45,15 @@ class Table:
         lines += [self._line(row, widths) for row in last]
         return "\n".join(lines)
 
-    def html(self, max_rows: int = 40) -> str:
+    def html(self, max_rows: int = 40, *, folded: bool = False) -> str:
+        """Return the table below its title, which shows and hides it; `folded` hides it at first."""
         first, between, last = self.abbreviated(max_rows)
         middle = f'<tr><td colspan="{len(self.header)}">{escape(between)}</td></tr>' if between else ""
         head = "".join(f"<th>{escape(cell)}</th>" for cell in self.header)
         body = "".join(map(self._html_row, first)) + middle + "".join(map(self._html_row, last))
         table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-        return f"<details open><summary><b>{escape(self.title)}</b></summary>{table}</details>"
+        unfolded = "" if folded else " open"
+        return f"<details{unfolded}><summary><b>{escape(self.title)}</b></summary>{table}</details>"
 
     def _widths(self, rows: Sequence[Sequence[str]]) -> list[int]:
         """Return natural widths, the widest text columns cut until a line fits. Numbers are never cut."""

@@ -123,7 +123,7 @@ def test_networks_that_are_not_finite_are_left_out(folder: Path, tmp_path: Path)
     assert "the weights of every network are NaN or infinite" in fails(*words, *target)
     result = run(*words, good, *target, "--json", "-")
     assert [own["name"] for own in json.loads(result.stdout)] == [str(good)]
-    assert "left out 1 checkpoint" in result.stderr and "nan.safetensors" in result.stderr
+    assert "left out 1 of 2 networks" in result.stderr and "nan.safetensors" in result.stderr
     broken = scaled_zoo(tmp_path / "broken", 12, broken=4).folder
     result = run("predict", folder / "run", broken, "--json", "-")
     assert 0 < len(json.loads(result.stdout)) < 12 and "of 12 networks" in result.stderr

@@ -99,11 +99,47 @@ def test_batching_shifts_edges_but_no_feature(case):
         assert torch.equal(batch[name][nodes:], one[name]), f"batching changed {name}"
     for name in ("edge_kind", "edge_depth", "edge_position", "edge_activation"):
         assert torch.equal(batch[name][edges:], one[name]), f"batching changed {name}"
-    assert batch.node_kinds == [list(graph.node_kinds)] * 2
+    assert batch.node_kinds == [gmn.nn.Vocabulary().node_kinds] * 2
     for before, after in zip([one, two], batch.to_data_list(), strict=True):
         assert torch.equal(after.node_index, before.node_index)
         assert torch.equal(after.edge_index, before.edge_index)
         assert torch.equal(after.edge_attr, before.edge_attr)
+
+
+def test_different_architectures_are_numbered_alike():
+    cases = [traced(name) for name in NAMES]
+    data = [case.graph.to_pyg(weights(case)) for case in cases]
+    assert data[0].kinds["edge_kinds"] == gmn.nn.Vocabulary().edge_kinds
+    batch = Batch.from_data_list(data)
+    kinds = gmn.nn.Vocabulary()
+    found = {
+        "edge_kind": [kinds.edge_kinds[k] for k in batch.edge_kind.tolist()],
+        "node_kind": [kinds.node_kinds[k] for k in batch.node_kind.tolist()],
+        "node_activation": [kinds.activations[k] for k in batch.node_activation.tolist()],
+        "edge_activation": [kinds.activations[k] for k in batch.edge_activation.tolist()],
+    }
+    for name, names in found.items():
+        listed = {"edge_kind": "edge_kinds", "node_kind": "node_kinds"}.get(name, "activations")
+        own = [getattr(c.graph, listed)[k] for c in cases for k in getattr(c.graph, name).tolist()]
+        assert names == own, name
+    assert torch.equal(batch.x[:, 0].long(), batch.node_kind)
+
+
+def test_different_vocabularies_are_not_mixed():
+    one, two = traced("mlp-relu"), traced("siren")
+    other = gmn.nn.Vocabulary(edge_kinds=("bilinear weight", *one.graph.edge_kinds))
+    data = [one.graph.to_pyg(weights(one), vocabulary=other), two.graph.to_pyg(weights(two))]
+    for pair in (data, [own.to("cpu") for own in data], [own.clone() for own in data]):
+        with pytest.raises(ValueError, match="number their kinds differently"):
+            Batch.from_data_list(pair)
+    same = [case.graph.to_pyg(weights(case), vocabulary=other) for case in (one, one)]
+    assert Batch.from_data_list(same).to("cpu").edge_kinds == [other.edge_kinds] * 2
+
+
+def test_an_unknown_kind_is_refused():
+    few = gmn.nn.Vocabulary(node_kinds=("input",))
+    with pytest.raises(gmn.nn.UnknownKind, match=r"vocabulary=gmn.nn.Vocabulary\(\).extended"):
+        traced("mlp-relu").graph.to_pyg(vocabulary=few)
 
 
 def test_data_loader_mixes_architectures():

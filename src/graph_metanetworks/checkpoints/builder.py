@@ -6,7 +6,7 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -53,13 +53,20 @@ class Builder:
     args: Sequence[Any] = ()
     kwargs: Mapping[str, Any] = field(default_factory=dict)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle the reference, not the function: another process has not imported the user's file."""
+        return vars(self) | ({"build": None} if self.reference else {})
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        found = {"build": _find_once(state["reference"])} if state["reference"] else {}
+        vars(self).update(state | found)
+
     @classmethod
     def of(cls, build: Build, **options: Any) -> Builder:
         """Return the builder for a function, a class, a network, a mapping, or the name of one."""
         if isinstance(build, str):
-            named = ":" in build
-            found = find_object(build) if named else build  # a file whose functions a column names
-            return cls(found, absolute(build) if named else str(Path(build).resolve()), **options)
+            reference = absolute(build) if ":" in build else str(Path(build).resolve())
+            return cls(_find(build), reference, **options)
         return cls(build, _reference_to(build), **options)
 
     def __call__(self, facts: Facts) -> tuple[nn.Module, Example | None]:
@@ -131,6 +138,17 @@ class Builder:
             f"{self._name} needs {listed(unknown)}, and neither the table nor the file says what that is. An "
             f"argument is {', '.join(GIVEN)}, or a column of the table: {listed(facts.row) or 'none'}."
         )
+
+
+def _find(reference: str) -> Build:
+    """Return what a reference names. One without a name is a file, whose functions a column names."""
+    return find_object(reference) if ":" in reference else reference
+
+
+@cache
+def _find_once(reference: str) -> Build:
+    """The same for another process, which gets many builders: it runs the user's file once."""
+    return _find(reference)
 
 
 def _reference_to(build: Any) -> str | None:

@@ -7,9 +7,11 @@ from typing import Annotated
 import typer
 
 from graph_metanetworks._version import __version__
+from graph_metanetworks.cli.embed import embed
 from graph_metanetworks.cli.experiment import app as experiment
 from graph_metanetworks.cli.predict import predict
 from graph_metanetworks.cli.prune import prune
+from graph_metanetworks.cli.search import search
 from graph_metanetworks.cli.symmetry import symmetry
 from graph_metanetworks.cli.trace import trace
 from graph_metanetworks.cli.train import app as train
@@ -21,6 +23,8 @@ __all__ = ["app", "main"]
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.command()(trace)
 app.command()(predict)
+app.command()(embed)
+app.command()(search)
 app.add_typer(zoo, name="zoo")
 app.command()(verify)
 app.command()(symmetry)

@@ -70,6 +70,20 @@ def named_network(
     return Named(read.network, read.example, read.state_dict)
 
 
+def network_reader(
+    network: str | None,
+    arg: Sequence[str] | None,
+    kwarg: Sequence[str] | None,
+    input: Sequence[str] | None,
+    key: str | None,
+    ignore_extra: bool,
+) -> NetworkReader:
+    """Return how to read checkpoints, as the options of a command say."""
+    args, kwargs = [*map(parse_literal, arg or ())], dict(map(parse_keyword, kwarg or ()))
+    builder = Builder.of(network, args=args, kwargs=kwargs) if network else None
+    return NetworkReader(builder, parse_example(input) if input else None, key, ignore_extra)
+
+
 def traced_on(tracer: Tracer, named: Named, *, guessed: bool) -> ParameterGraph:
     """Trace the network on the example; errors mention it if the example was guessed."""
     with _mention_guess(named.example if guessed else None):

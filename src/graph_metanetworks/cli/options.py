@@ -54,3 +54,35 @@ IgnoreExtra = Annotated[
 Json = Annotated[
     str | None, typer.Option("--json", metavar="FILE", help="Write JSON; - prints it and nothing else.")
 ]
+Ray = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS",
+        help="Share the files out over a Ray cluster, whose machines see them at the same paths; `local` "
+        "starts one on this machine.",
+    ),
+]
+Paths = Annotated[list[Path], typer.Argument(help="Checkpoints, zoos, or folders of them; several.")]
+Network = Annotated[
+    str | None,
+    typer.Option(
+        help="Builder of the checkpoints' networks: file.py:name or module:name. Not for zoos or folders of "
+        "Hugging Face."
+    ),
+]
+NetworkArgs = Annotated[list[str] | None, typer.Option(help="Argument of the network; repeat.")]
+NetworkKwargs = Annotated[list[str] | None, typer.Option(help="Keyword argument, name=value; repeat.")]
+NetworkInputs = Annotated[
+    list[str] | None, typer.Option(help="An input of forward, as for gmn trace; repeat.")
+]
+Labels = Annotated[
+    Path | None, typer.Option(help="Table with a row per checkpoint, if the builder needs it.")
+]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Hide progress.")]
+Embedder = Annotated[
+    str,
+    typer.Argument(
+        help="What embeds: the folder of a run of gmn train, one that save_pretrained wrote, or the word "
+        "untrained for a metanetwork with random weights."
+    ),
+]

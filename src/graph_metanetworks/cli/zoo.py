@@ -13,8 +13,8 @@ from typer.core import TyperCommand
 from graph_metanetworks.checkpoints.builder import COLUMN
 from graph_metanetworks.checkpoints.example import parse_example
 from graph_metanetworks.cli import options
-from graph_metanetworks.cli.candidates import say_left_out
 from graph_metanetworks.cli.friendly import friendly_errors, resumable
+from graph_metanetworks.cli.left_out import say_left_out
 from graph_metanetworks.cli.recipe_options import options_text, parse_options
 from graph_metanetworks.console import say
 from graph_metanetworks.errors import ZooError
@@ -28,6 +28,7 @@ from graph_metanetworks.zoo.imported.small_cnns import import_small_cnns
 from graph_metanetworks.zoo.manifest import read_manifest
 from graph_metanetworks.zoo.overview import overview
 from graph_metanetworks.zoo.registry import BUILT_IN, absolute, make_recipe, recipe_class
+from graph_metanetworks.zoo.sharing import push_to_hub
 from graph_metanetworks.zoo.zoo import Zoo
 
 app = typer.Typer(no_args_is_help=True, help="Zoos: data sets of trained networks.")
@@ -254,3 +255,15 @@ def import_published(
             total = len(zoo) + len(zoo.left_out)
             say_left_out(zoo.left_out, total, "file", more=f"; {out / LEFT_OUT} lists them all")
         say(f"{out} has {len(zoo):,} networks. Inspect them with gmn zoo info {out}", "green")
+
+
+@app.command()
+def push(
+    folder: Folder,
+    name: Annotated[str, typer.Argument(help="Data set on the Hugging Face hub: user/name.")],
+    private: Annotated[bool, typer.Option("--private", help="Make a new data set private.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Upload a zoo to the Hugging Face hub as a data set, with a card and a histogram."""
+    with friendly_errors(debug=debug):
+        say(f"uploaded to {push_to_hub(folder, name, private=private or None)}", "green")

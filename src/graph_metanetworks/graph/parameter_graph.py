@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import torch
 from torch import Tensor, nn
@@ -28,6 +28,8 @@ from graph_metanetworks.plot import plot
 if TYPE_CHECKING:
     from torch_geometric.data import Data
 
+    from graph_metanetworks.graph.vocabulary import Vocabulary
+    from graph_metanetworks.plot.picture import Picture
     from graph_metanetworks.symmetry.group import Symmetry
     from graph_metanetworks.symmetry.scaling import Scaling
     from graph_metanetworks.trace.replay import Recording
@@ -344,16 +346,25 @@ class ParameterGraph:
 
     # -------------------------------------------------------------- for people and other libraries
 
-    def to_pyg(self, *state_dicts: Mapping[str, Tensor]) -> Data:
-        """Return a `torch_geometric.data.Data` with the weights of the given state dicts on its edges."""
+    def to_pyg(self, *state_dicts: Mapping[str, Tensor], vocabulary: Vocabulary | None = None) -> Data:
+        """Return a `torch_geometric.data.Data` with the weights of the given state dicts on its edges.
+
+        Kinds are numbered alike for all architectures, by `vocabulary`, so any graphs can be batched.
+        """
         with optional_imports():  # it imports torch_geometric
             from graph_metanetworks.graph.pyg import to_pyg
-        return to_pyg(self, *state_dicts)
+        return to_pyg(self, *state_dicts, vocabulary=vocabulary)
 
-    def plot(self, path: str | Path, **options: Any) -> Path:
+    @overload
+    def plot(self, path: str | Path, **options: Any) -> Path: ...
+    @overload
+    def plot(self, path: None = None, **options: Any) -> Picture: ...
+
+    def plot(self, path: str | Path | None = None, **options: Any) -> Path | Picture:
         """Draw the graph to a file: every neuron for a small network, node groups for a large one.
 
-        Options are those of `graph_metanetworks.plot.plot`.
+        Without a path, return a picture, which notebooks show inline as SVG. Options are those of
+        `graph_metanetworks.plot.plot`.
         """
         return plot(self, path, **options)
 

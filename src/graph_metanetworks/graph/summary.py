@@ -42,9 +42,9 @@ def summary(graph: ParameterGraph, max_rows: int = 40) -> str:
 
 
 def summary_html(graph: ParameterGraph, max_rows: int = 40) -> str:
-    """Return the summary as HTML, with each table folded behind its title."""
+    """Return the summary as HTML, with each table hidden behind its title."""
     header = "<br>".join(map(escape, _header(graph).splitlines()))
-    tables = "".join(table.html(max_rows) for table in _tables(graph))
+    tables = "".join(table.html(max_rows, folded=True) for table in _tables(graph))
     notes = "".join(f"<p>{escape(note)}</p>" for note in _notes(graph))
     return f"<div><p>{header}</p>{tables}{notes}</div>"
 

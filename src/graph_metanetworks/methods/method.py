@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol, cast
+from typing import Literal, Protocol, cast, runtime_checkable
 
 from torch import Tensor, nn
 
@@ -83,6 +83,13 @@ class Metanetwork(Protocol):
 
     def fit(self, batches: Iterable[Batch]) -> None: ...
     def __call__(self, batch: Batch) -> Tensor: ...
+
+
+@runtime_checkable
+class Embeds(Protocol):
+    """A model that has a representation of each network, `[B, d]`: the one before its last layer."""
+
+    def embed(self, batch: Batch, /) -> Tensor: ...
 
 
 def as_metanetwork(model: nn.Module) -> Metanetwork:

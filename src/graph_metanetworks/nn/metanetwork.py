@@ -9,17 +9,19 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor, nn
 
+from graph_metanetworks.errors import UnsupportedNetwork
 from graph_metanetworks.graph.batch import Batch, require_batch
 from graph_metanetworks.nn import pretrained
 from graph_metanetworks.nn.bundles import BundleEncoder, BundlePassing
 from graph_metanetworks.nn.canonical import Canonical
+from graph_metanetworks.nn.embedding import MeanStates, input_of, node_means
 from graph_metanetworks.nn.encoders import EdgeEncoder, NodeEncoder
 from graph_metanetworks.nn.execution import BLOCKS, in_batch_order, run_pairs, run_panels, streaming
 from graph_metanetworks.nn.grit import Grit
 from graph_metanetworks.nn.group_readout import MeanByGroup
 from graph_metanetworks.nn.matrix_product import MatrixProduct, WeightMatrices
 from graph_metanetworks.nn.message_passing import Aggregation, MessagePassing, UpdatesEdges
-from graph_metanetworks.nn.mlp import signed_log
+from graph_metanetworks.nn.mlp import Mlp, signed_log
 from graph_metanetworks.nn.probe_outputs import WIDTH as PROBE_WIDTH
 from graph_metanetworks.nn.probe_outputs import ProbeOutputs
 from graph_metanetworks.nn.probes import Probes
@@ -230,6 +232,35 @@ class GraphMetanetwork(nn.Module):
         finally:
             self.readout = kept
 
+    def embed(self, batch: Batch) -> Tensor:
+        """Return the representation of each network before the last layer, `[B, d]`.
+
+        At graph level it is what the last linear layer of the readout is given; at node and edge level, the
+        mean of that over the nodes or edges of each network. It is invariant to symmetries of the networks,
+        also before training: a fingerprint. Embed in float64 and round to have equal numbers for them.
+
+        >>> import torch, graph_metanetworks as gmn
+        >>> model = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
+        >>> graph = gmn.trace(model, torch.randn(1, 2))
+        >>> permuted = graph.symmetry.sample(torch.Generator().manual_seed(0)).apply(model.state_dict())
+        >>> batch = gmn.collate([(graph, model.state_dict()), (graph, permuted)])
+        >>> net = gmn.GraphMetanetwork(hidden=16, layers=2, blocks="matrix-product").double()
+        >>> first, second = net.embed(batch.to(torch.float64)).float()
+        >>> first.shape, torch.equal(first, second)
+        (torch.Size([64]), True)
+        """
+        readout = self.readout
+        if isinstance(readout, EachEdge):
+            return self.read(batch, MeanStates(readout))
+        head = getattr(readout, "head", None)
+        if not isinstance(head, Mlp):
+            raise UnsupportedNetwork(
+                f"{type(readout).__name__} has no last layer that is known, so there is nothing to embed "
+                "networks by. Give your readout an Mlp called `head`, which makes its result."
+            )
+        found = input_of(head.second, self, batch)
+        return node_means(found, batch) if self.level == "node" else found
+
     @property
     def tensor_names(self) -> tuple[str, ...]:
         """The tensors that `fit` found on edges."""
@@ -304,6 +335,10 @@ class GraphMetanetwork(nn.Module):
         Pass modules of your own again, by name.
         """
         return pretrained.load(cls, folder, **custom)
+
+    def push_to_hub(self, name: str, *, private: bool | None = None, token: str | None = None) -> str:
+        """Upload to the Hugging Face hub as `user/name`, with a model card; return its address."""
+        return pretrained.push(self, name, private=private, token=token)
 
     @property
     def num_parameters(self) -> int:

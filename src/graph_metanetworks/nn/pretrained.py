@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from safetensors import SafetensorError, safe_open
 from torch import nn
 
-from graph_metanetworks.extras import optional_imports
+from graph_metanetworks.errors import StorageError
 from graph_metanetworks.nn.fitted import set_fitted_names
 from graph_metanetworks.nn.grit import Grit
 from graph_metanetworks.nn.probes import Probes
@@ -19,6 +19,15 @@ from graph_metanetworks.nn.readouts import Edit
 from graph_metanetworks.nn.vocabulary import Vocabulary
 from graph_metanetworks.nn.weights import load_weights, save_weights
 from graph_metanetworks.storage.atomic import write_durably
+from graph_metanetworks.storage.hub import (
+    CARD,
+    LIBRARY,
+    card,
+    download,
+    is_repository,
+    markdown_table,
+    upload,
+)
 
 if TYPE_CHECKING:
     from graph_metanetworks.nn.metanetwork import GraphMetanetwork
@@ -27,7 +36,6 @@ if TYPE_CHECKING:
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 EMBEDDINGS = {"node_kinds": "node_encoder.kind.weight", "edge_kinds": "edge_encoder.kind.weight"}
-REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 def config_of(arguments: dict[str, Any]) -> dict[str, Any]:
@@ -101,18 +109,34 @@ def _find(folder: str | Path) -> Path:
     path = Path(folder)
     if (path / CONFIG).is_file():
         return path
-    if isinstance(folder, Path) or path.exists() or not REPOSITORY.fullmatch(folder):
+    if isinstance(folder, Path) or path.exists() or not is_repository(folder):
         raise FileNotFoundError(
             f"{folder} holds no metanetwork: there is no {CONFIG}. Give a folder that save_pretrained wrote."
         )
-    with optional_imports():
-        from huggingface_hub import snapshot_download
     try:
-        return Path(snapshot_download(folder, allow_patterns=[CONFIG, WEIGHTS]))
-    except OSError as error:
-        raise FileNotFoundError(
-            f"there is no folder {folder}, and it cannot be downloaded from the Hugging Face hub: {error}"
-        ) from error
+        return download(folder, files=(CONFIG, WEIGHTS))
+    except StorageError as error:
+        raise FileNotFoundError(f"there is no folder {folder}, and {error}") from error
+
+
+def push(network: GraphMetanetwork, name: str, *, private: bool | None, token: str | None) -> str:
+    """Upload a metanetwork, with a card."""
+    return upload(name, partial(_stage, network, name), private=private, token=token)
+
+
+def _stage(network: GraphMetanetwork, name: str, place: Path) -> None:
+    save(network, place)
+    shown = {key: value for key, value in network.config.items() if key not in ("vocabulary", "tensors")}
+    text = card(
+        {"library_name": LIBRARY, "tags": [LIBRARY, "weight-space-learning"]},
+        f"# {name.rpartition('/')[2]}",
+        f"A graph metanetwork of {network.num_parameters:,} parameters: a neural network whose inputs are "
+        f"neural networks, made with `{LIBRARY}`.",
+        markdown_table(("option", "value"), ((key, f"`{value!r}`") for key, value in shown.items())),
+        "```python\nimport graph_metanetworks as gmn\n\n"
+        f"metanetwork = gmn.GraphMetanetwork.from_pretrained({name!r})\n```",
+    )
+    (place / CARD).write_text(text)
 
 
 def _use_names_of_config(network: GraphMetanetwork, names: list[str], tensors: list[str]) -> None:

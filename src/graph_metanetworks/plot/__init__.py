@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, overload
 
 from torch import Tensor
 
@@ -13,6 +13,7 @@ from graph_metanetworks.plot.formats import check_suffix
 
 if TYPE_CHECKING:
     from graph_metanetworks.graph.parameter_graph import ParameterGraph
+    from graph_metanetworks.plot.picture import Picture
 
 __all__ = ["Detail", "plot"]
 
@@ -22,14 +23,32 @@ MAX_NODES, MAX_EDGES = 150, 2500  # a picture of every neuron is readable up to 
 MAX_GROUPS = 14  # beyond, layers that repeat are drawn once
 
 
+@overload
 def plot(
     graph: ParameterGraph,
     path: str | Path,
     *,
     weights: Mapping[str, Tensor] | None = None,
     detail: Detail = "auto",
-) -> Path:
-    """Draw a parameter graph to an svg, png or pdf file.
+) -> Path: ...
+@overload
+def plot(
+    graph: ParameterGraph,
+    path: None = None,
+    *,
+    weights: Mapping[str, Tensor] | None = None,
+    detail: Detail = "auto",
+) -> Picture: ...
+
+
+def plot(
+    graph: ParameterGraph,
+    path: str | Path | None = None,
+    *,
+    weights: Mapping[str, Tensor] | None = None,
+    detail: Detail = "auto",
+) -> Path | Picture:
+    """Draw a parameter graph to an svg, png or pdf file; without a path, return a picture for notebooks.
 
     Args:
         weights: a state dict; edges are then coloured by the sign and size of their weight (neurons only).
@@ -41,17 +60,21 @@ def plot(
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     plot(graph, f"{folder}/linear.svg").stat().st_size > 1000
     True
+    >>> plot(graph)                                             # an SVG in a notebook
+    Picture(Linear): a notebook shows it; .save('graph.svg') writes it to a file
     """
-    path = check_suffix(path)
+    if path is not None:
+        check_suffix(path)
     with optional_imports():  # they import matplotlib
         from graph_metanetworks.plot.groups import draw_groups
         from graph_metanetworks.plot.neurons import draw_neurons
+        from graph_metanetworks.plot.picture import Picture
     level = level_of_detail(graph) if detail == "auto" else detail
-    if level == "neurons":
-        return draw_neurons(graph, weights).save(path)
-    if level in ("groups", "layers"):
-        return draw_groups(graph, fold=level == "layers").save(path)
-    raise ValueError(f"detail={detail!r} is not one of auto, neurons, groups, layers.")
+    if level not in ("neurons", "groups", "layers"):
+        raise ValueError(f"detail={detail!r} is not one of auto, neurons, groups, layers.")
+    drawn = draw_neurons(graph, weights) if level == "neurons" else draw_groups(graph, fold=level == "layers")
+    picture = Picture(drawn, graph.name)
+    return picture if path is None else picture.save(path)
 
 
 def level_of_detail(graph: ParameterGraph) -> Detail:

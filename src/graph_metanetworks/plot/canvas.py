@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,14 @@ class Canvas:
     def text(self, x: float, y: float, text: str, **style: Any) -> None:
         # a $ in a name would start math mode
         self.axes.text(x, y, text, parse_math=False, **style)
+
+    def svg(self) -> str:
+        """Return the drawing as SVG."""
+        text = BytesIO()
+        # ids of their own, because a notebook may show several pictures
+        with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": str(id(self))}):
+            self.figure.savefig(text, format="svg", metadata={"Date": None})
+        return text.getvalue().decode()
 
     def save(self, path: Path) -> Path:
         dpi = min(200, LARGEST / max(self.width, self.height))

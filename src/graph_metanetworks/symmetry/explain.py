@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from html import escape
 from math import log
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from graph_metanetworks.symmetry.factors import Factor, Fixed, Place
-from graph_metanetworks.table import WIDTH, listed
+from graph_metanetworks.table import WIDTH, Table, listed
 
 if TYPE_CHECKING:
     from graph_metanetworks.graph.parts import NodeGroup
@@ -43,6 +44,35 @@ def explain(symmetry: Symmetry) -> str:
     if symmetry.fixed:
         parts.append("\n".join(["Fixed:", *_fixed(symmetry.fixed)]))
     return "\n\n".join(parts)
+
+
+def explain_html(symmetry: Symmetry, max_rows: int = 12) -> str:
+    """Return the same for notebooks: the order, and tables that unfold."""
+    permuted = Table(
+        f"Permuted: {len(symmetry.factors):,}",
+        ("size", "copies", "kind", "neurons of", "weights"),
+        [
+            (
+                f"{factor.size:,}",
+                f"{factor.copies:,}",
+                factor.kind,
+                listed(map(_name, factor.groups), SHOWN),
+                listed(map(_place, factor.parameters), SHOWN),
+            )
+            for factor in symmetry.factors
+        ],
+        right=("size", "copies"),
+    )
+    fixed = Table(
+        f"Fixed: {len(symmetry.fixed):,}",
+        ("neurons of", "why"),
+        [
+            (listed([*map(_name, own.groups), *map(_place, own.parameters)], SHOWN), own.reason or "unknown")
+            for own in symmetry.fixed
+        ],
+    )
+    tables = "".join(table.html(max_rows, folded=True) for table in (permuted, fixed) if table.rows)
+    return f"<div><p>{escape(_header(symmetry))}</p>{tables}</div>"
 
 
 def order_text(symmetry: Symmetry) -> str:

@@ -16,7 +16,7 @@ from graph_metanetworks.symmetry.action import images
 from graph_metanetworks.symmetry.automorphism import Automorphism
 from graph_metanetworks.symmetry.axes import Axis, Dim, ordered_parents, parents, variables
 from graph_metanetworks.symmetry.edges import is_automorphism
-from graph_metanetworks.symmetry.explain import explain, order_text
+from graph_metanetworks.symmetry.explain import explain, explain_html, order_text
 from graph_metanetworks.symmetry.factors import Factor, Fixed, factors, fixed_axes
 
 if TYPE_CHECKING:
@@ -94,6 +94,9 @@ class Symmetry:
 
     def __repr__(self) -> str:
         return f"Symmetry(log_order={self.log_order:.4g}, free axes={len(self.variables)})"
+
+    def _repr_html_(self) -> str:
+        return explain_html(self)
 
     # -------------------------------------------------------------- its elements
 

@@ -37,13 +37,21 @@ class Evaluation:
 @torch.no_grad()
 def predict_parts(task: Task[Any], model: nn.Module, data: TaskData, split: Split) -> dict[str, Tensor]:
     """Predict for all networks of every part, in float64 and then rounded. [n] or [n, k] by part"""
-    exact, size = deepcopy(model).double().eval(), task.options.batch_size
+    exact, size = exact_copy(model), task.options.batch_size
 
     def predict(positions: np.ndarray) -> Tensor:
         found = [predictions(task, exact, batch) for batch in Networks(data, positions, size)]
         return torch.cat(found or [torch.zeros(0)])
 
     return {part: predict(positions) for part, positions in split.parts().items()}
+
+
+def exact_copy(model: nn.Module) -> nn.Module:
+    """Copy a model for evaluation, in float64 on its device; one without float64 is left for the CPU."""
+    copy = deepcopy(model).eval()
+    if any(parameter.device.type == "mps" for parameter in copy.parameters()):
+        copy = copy.cpu()
+    return copy.double()
 
 
 def target_parts(data: TaskData, split: Split) -> dict[str, Any]:

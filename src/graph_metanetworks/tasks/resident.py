@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -28,9 +29,11 @@ class Resident:
     def read(zoo: Zoo, graphs: Sequence[ParameterGraph], architectures: np.ndarray) -> Resident:
         rows, finite = np.zeros(len(zoo), dtype=np.int64), np.zeros(len(zoo), dtype=bool)
         parts: list[dict[str, list[Tensor]]] = [{p.name: [] for p in graph.parameters} for graph in graphs]
+        seen = Counter[int]()
         for position, network in enumerate(zoo):
-            state_dict, number = network.state_dict, architectures[position]
-            rows[position] = (architectures[:position] == number).sum()
+            state_dict, number = network.state_dict, int(architectures[position])
+            rows[position] = seen[number]
+            seen[number] += 1
             finite[position] = is_finite(state_dict)
             for name, value in graphs[number].checked(state_dict).items():
                 parts[number][name].append(value.reshape(-1))

@@ -10,8 +10,9 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 import torch
 from torch import Tensor, nn
 
+from graph_metanetworks.errors import TaskError
 from graph_metanetworks.graph.batch import Batch
-from graph_metanetworks.methods.method import Output
+from graph_metanetworks.methods.method import Embeds, Output
 from graph_metanetworks.tasks.data import TaskData
 from graph_metanetworks.tasks.evaluation import Evaluation
 from graph_metanetworks.tasks.options import TaskOptions
@@ -98,13 +99,22 @@ class Task(ABC, Generic[OptionsT]):
         """Turn outputs of the model into predictions, which metrics compare with targets."""
         return outputs
 
+    def embed(self, model: nn.Module, batch: Batch) -> Tensor:  # [B, d]
+        """Return the representation of each network: by default that before the last layer of the model."""
+        if not isinstance(model, Embeds):
+            raise TaskError(
+                f"{self.options.method} has no embedding: its model has no layer before the last one. Train "
+                "another method, such as gmn; a model of your own needs a method embed(batch) -> [B, d]."
+            )
+        return model.embed(batch)
+
     def make_reference(self) -> nn.Module:
         """Make an empty module for the state that runs keep in addition to the model."""
         return nn.Module()
 
     @abstractmethod
     def evaluate(self, model: nn.Module, data: TaskData, split: Split) -> Evaluation:
-        """Measure a trained model on every part of the data."""
+        """Measure a trained model, on the device where it was trained, on every part of the data."""
 
     # -------------------------------------------------------------- reports
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 from rich.progress import track
@@ -42,7 +43,7 @@ class TracedZoo:
 
     def name(self, position: int) -> str:
         """Return what messages call a network."""
-        return f"network {self.zoo[position].index} of {self.zoo.folder}"
+        return network_name(self.zoo.folder, self.zoo[position])
 
     def batch(self, positions: Sequence[int] | np.ndarray) -> Batch:
         numbers = [int(position) for position in positions]
@@ -74,6 +75,11 @@ class TracedZoo:
     def num_parameters(self) -> np.ndarray:  # [N]
         """Number of parameters of each network."""
         return np.array([graph.num_parameters for graph in self.graphs])[self.architectures]
+
+
+def network_name(folder: str | Path, network: ZooNetwork) -> str:
+    """Return what messages and tables call a network of a zoo."""
+    return f"network {network.index} of {folder}"
 
 
 def trace_network(zoo: Zoo, network: ZooNetwork) -> ParameterGraph:

@@ -64,7 +64,7 @@ def descend(job: TrainingJob) -> list[Point]:
         )
     saved = torch.load(job.folder / CHECKPOINTS / BEST, map_location="cpu", weights_only=True)["state_dict"]
     own = {name.removeprefix("model."): value for name, value in saved.items() if name.startswith("model.")}
-    job.model.cpu().load_state_dict(own)
+    job.model.load_state_dict(own)
     return points
 
 
@@ -130,6 +130,7 @@ def _train(job: TrainingJob) -> list[Point]:
                 trainer.strategy.launcher.procs.clear()
             signal.signal(signal.SIGINT, signal.default_int_handler)
             raise KeyboardInterrupt from error
+    job.model.to(trainer.strategy.root_device)  # Lightning has moved it to the CPU
     return curve.points
 
 

@@ -22,6 +22,7 @@ from graph_metanetworks.zoo.registry import recipe_from
 from graph_metanetworks.zoo.shard import ROLE, Weights, unreadable
 
 READERS = 8  # threads that read tables
+OPEN_SHARDS = 64  # files of weights that stay mapped
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,8 @@ class Store:
 
     def weights(self, shard: int) -> Weights:
         if shard not in self._weights:
+            if len(self._weights) >= OPEN_SHARDS:
+                del self._weights[next(iter(self._weights))]
             path = weights_path(self.folder, shard)
             self._weights[shard] = open_weights(path, half=self.description.half)
         return self._weights[shard]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from html import escape
 from itertools import pairwise
 from numbers import Real
 from pathlib import Path
@@ -26,6 +27,7 @@ from graph_metanetworks.checkpoints.builder import COLUMN, Build, Builder
 from graph_metanetworks.checkpoints.example import Example
 from graph_metanetworks.checkpoints.networks import NetworkReader
 from graph_metanetworks.errors import ZooError
+from graph_metanetworks.table import Table
 from graph_metanetworks.zoo.check import check
 from graph_metanetworks.zoo.description import Description
 from graph_metanetworks.zoo.from_folder.importer import import_folder
@@ -35,6 +37,8 @@ from graph_metanetworks.zoo.from_folder.sources import LeftOut, read_left_out
 from graph_metanetworks.zoo.recipe import Completes, Recipe, Renders
 from graph_metanetworks.zoo.shard import CONFIG, METRIC
 from graph_metanetworks.zoo.store import Location, Store
+
+SHOWN_ROWS = 8  # in notebooks
 
 
 class Zoo(Sequence["ZooNetwork"]):
@@ -182,6 +186,25 @@ class Zoo(Sequence["ZooNetwork"]):
             lines.append(self._kinds())
         return "\n  ".join(lines)
 
+    def _repr_html_(self) -> str:
+        title, *lines = repr(self).splitlines()
+        try:
+            table = self._first_rows().html(SHOWN_ROWS, folded=True)
+        except ZooError as error:  # damaged files do not keep a zoo from being shown
+            table = f"<p>{escape(str(error))}</p>"
+        shown = "<br>".join(escape(line.strip()) for line in lines)
+        return f"<div><p><b>{escape(title)}</b><br>{shown}</p>{table}</div>"
+
+    def _first_rows(self) -> Table:
+        """Return the table of the networks, as far as it is shown."""
+        shown = self.table.slice(0, SHOWN_ROWS - 1)
+        names = tuple(shown.column_names)
+        rows = [tuple(_cell(row[name]) for name in names) for row in shown.to_pylist()]
+        left = len(self) - len(rows)
+        if left:
+            rows.append((f"… {left:,} more", *[""] * (len(names) - 1)))
+        return Table("Networks", names, rows, right=names)
+
     def _kinds(self) -> str:
         """Return a line about the families of the networks or, if they have none, about their sizes."""
         if "family" in self.table.column_names:
@@ -307,6 +330,10 @@ def _temporary_folder() -> Path:
     folder = tempfile.mkdtemp(prefix="zoo-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return Path(folder)
+
+
+def _cell(value: Any) -> str:
+    return "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _sizes(parts: Sequence[float] | Sequence[int], total: int) -> list[int]:

@@ -11,6 +11,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from graph_metanetworks.graph.batch import Batch, require_batch
 from graph_metanetworks.nn.baselines.tensor_scale import ScaledWeights
+from graph_metanetworks.nn.embedding import input_of
 from graph_metanetworks.nn.mlp import Mlp
 
 STRIDE = 4  # of each convolution
@@ -55,6 +56,10 @@ class DMC(ScaledWeights):
             x = x * (torch.arange(x.shape[-1], device=x.device) < lengths[:, None])[:, None]
         pooled = torch.cat([x.sum(-1) / lengths[:, None], x.amax(-1)], dim=1)
         return self.head(pooled)
+
+    def embed(self, batch: Batch) -> Tensor:
+        """Return the representation of each network before the last layer. [B, hidden]"""
+        return input_of(self.head.second, self, batch)
 
     def vectors(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return weights as vectors, padded to equal length `[B, 2, longest]`, and their lengths `[B]`."""

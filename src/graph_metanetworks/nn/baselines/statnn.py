@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from graph_metanetworks.graph.batch import Batch
 from graph_metanetworks.nn.baselines.statistics import By, WeightStatistics
+from graph_metanetworks.nn.embedding import input_of
 from graph_metanetworks.nn.fitted import NAMES, refill, resize_by_names
 from graph_metanetworks.nn.mlp import Mlp
 
@@ -80,6 +81,10 @@ class StatNN(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:  # [B, out]
         return self.head(self.first(self.statistics(batch)).relu())
+
+    def embed(self, batch: Batch) -> Tensor:
+        """Return the representation of each network before the last layer. [B, hidden]"""
+        return input_of(self.head.second, self, batch)
 
 
 def width_for_budget(budget: int, inputs: int, out: int) -> int:

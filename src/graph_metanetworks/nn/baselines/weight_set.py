@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from graph_metanetworks.graph.batch import Batch, require_batch
 from graph_metanetworks.nn.baselines.tensor_scale import ScaledWeights
+from graph_metanetworks.nn.embedding import input_of
 from graph_metanetworks.nn.mlp import Mlp
 
 
@@ -34,3 +35,7 @@ class WeightSet(ScaledWeights):
             means = self.each(self.features(stack)).mean(0)
             pooled |= dict(zip(stack.members, means, strict=True))
         return self.head(self.mixed(torch.stack([pooled[member] for member in range(len(batch))])))
+
+    def embed(self, batch: Batch) -> Tensor:
+        """Return the representation of each network before the last layer. [B, hidden]"""
+        return input_of(self.head.second, self, batch)
