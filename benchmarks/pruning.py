@@ -3,10 +3,10 @@
     python benchmarks/pruning.py run results.jsonl            # one line per architecture and tool; resumes
     python benchmarks/pruning.py table results.jsonl          # the tables of docs/pruning.md
 
-This library succeeds if `gmn.prune` returns: it proves every result and refuses otherwise. Torch-Pruning succeeds
-if the network still runs, with outputs of the same shape, and passes the proof where it applies: all weights
-that it removed are set to zero in a copy of the original, and both compute the same, to 1e-9 in float64. Where a
-norm couples the units that went, it only has to run. Seconds are CPU seconds of this process.
+This library succeeds if `gmn.prune` returns: it proves every result and refuses otherwise. Torch-Pruning
+succeeds if the network still runs, with outputs of the same shape, and passes the proof where it applies: all
+weights that it removed are set to zero in a copy of the original, and both compute the same, to 1e-9 in
+float64. Where a norm couples the units that went, it only has to run. Seconds are CPU seconds of this process.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from torch import Tensor, nn
 
 import graph_metanetworks as gmn
 from graph_metanetworks.errors import PruneError
-from graph_metanetworks.testing.function import difference
 from graph_metanetworks.prune.double import exactly
+from graph_metanetworks.testing.function import difference
 from graph_metanetworks.trace.record.tape import tensors
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))

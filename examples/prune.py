@@ -69,8 +69,10 @@ for importance in ("magnitude", "taylor", "random"):
         )
         small = fit(gmn.prune(model, plan, example), options.fine_tune) if amount else model
         curves.setdefault(importance, []).append((plan.parameters[1], accuracy(small)))
-        print(f"{importance:9}  {amount:4.0%} of channels  {plan.parameters[1]:6,} parameters  "
-              f"{curves[importance][-1][1]:.1%}")
+        print(
+            f"{importance:9}  {amount:4.0%} of channels  {plan.parameters[1]:6,} parameters  "
+            f"{curves[importance][-1][1]:.1%}"
+        )
 
 if options.plot:
     import matplotlib.pyplot as plt

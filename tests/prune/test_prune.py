@@ -26,7 +26,8 @@ SOME = (
 
 def mlp() -> tuple[nn.Module, Tensor]:
     torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 6), nn.Tanh(), nn.Linear(6, 2)), torch.randn(5, 3)
+    layers = nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 6), nn.Tanh(), nn.Linear(6, 2)
+    return nn.Sequential(*layers), torch.randn(5, 3)
 
 
 def outputs(result) -> Tensor:
@@ -188,7 +189,7 @@ def test_networks_that_prove_nothing() -> None:
 
 
 def test_a_wrong_size_is_never_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A rule that forgets a size, and one that reads the wrong part, end in an error that names the operation."""
+    """A rule that forgets a size, and one that reads the wrong part, end in an error."""
     case = traced("attention-packed-qkv")
     plan = gmn.prune_plan(case.graph, case.model, 0.3)
     with monkeypatch.context() as patch:
@@ -231,8 +232,13 @@ def test_saving(name: str, tmp_path) -> None:
 def test_a_configuration_of_transformers(tmp_path) -> None:
     transformers = pytest.importorskip("transformers")
     config = transformers.LlamaConfig(
-        hidden_size=16, intermediate_size=20, num_hidden_layers=1, num_attention_heads=4, head_dim=4,
-        num_key_value_heads=4, vocab_size=11,
+        hidden_size=16,
+        intermediate_size=20,
+        num_hidden_layers=1,
+        num_attention_heads=4,
+        head_dim=4,
+        num_key_value_heads=4,
+        vocab_size=11,
     )
     model = transformers.LlamaForCausalLM(config).eval()
     example = {"input_ids": torch.arange(6)[None], "use_cache": False}
