@@ -6,7 +6,7 @@
 This library succeeds if `gmn.prune` returns: it proves every result and refuses otherwise. Torch-Pruning
 succeeds if the network still runs, with outputs of the same shape, and passes the proof where it applies: all
 weights that it removed are set to zero in a copy of the original, and both compute the same, to 1e-9 in
-float64. Where a norm couples the units that went, it only has to run. Seconds are CPU seconds of this process.
+float64. Where a norm couples the units that went, it only has to run. Seconds are CPU seconds.
 """
 
 from __future__ import annotations
