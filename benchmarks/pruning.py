@@ -180,11 +180,13 @@ def _outputs(model: nn.Module, args: tuple, kwargs: dict) -> list[Tensor]:
 
 
 def _numbers(state: dict[str, Tensor]) -> dict[str, int]:
-    """Return the number of the first element of each floating-point tensor."""
-    found, start = {}, 1
+    """Return the number of the first element of each floating-point tensor; tied ones share their numbers."""
+    found: dict[str, int] = {}
+    known: dict[int, int] = {}
+    start = 1
     for name, value in state.items():
         if value.is_floating_point():
-            found[name] = start
+            found[name] = known.setdefault(value.data_ptr(), start)
             start += value.numel()
     return found
 
