@@ -3,10 +3,10 @@
     python benchmarks/pruning.py run results.jsonl            # one line per architecture and tool; resumes
     python benchmarks/pruning.py table results.jsonl          # the tables of docs/pruning.md
 
-This library succeeds if `gmn.prune` returns: it proves every result and refuses otherwise. Torch-Pruning succeeds
-if the network still runs, with outputs of the same shape, and passes the proof where it applies: all weights
-that it removed are set to zero in a copy of the original, and both compute the same, to 1e-9 in float64. Where a
-norm couples the units that went, it only has to run. Seconds are CPU seconds of this process.
+This library succeeds if `gmn.prune` returns: it proves every result and refuses otherwise. Torch-Pruning
+succeeds if the network still runs, with outputs of the same shape, and passes the proof where it applies: all
+weights that it removed are set to zero in a copy of the original, and both compute the same, to 1e-9 in
+float64. Where a norm couples the units that went, it only has to run. Seconds are CPU seconds.
 """
 
 from __future__ import annotations
@@ -180,11 +180,13 @@ def _outputs(model: nn.Module, args: tuple, kwargs: dict) -> list[Tensor]:
 
 
 def _numbers(state: dict[str, Tensor]) -> dict[str, int]:
-    """Return the number of the first element of each floating-point tensor."""
-    found, start = {}, 1
+    """Return the number of the first element of each floating-point tensor; tied ones share their numbers."""
+    found: dict[str, int] = {}
+    known: dict[int, int] = {}
+    start = 1
     for name, value in state.items():
         if value.is_floating_point():
-            found[name] = start
+            found[name] = known.setdefault(value.data_ptr(), start)
             start += value.numel()
     return found
 

@@ -15,12 +15,14 @@ from pages import run
 
 DOCS = Path(__file__).resolve().parent
 MERGE = DOCS.parent / "examples" / "merge.py"
+PRUNE = DOCS.parent / "examples" / "prune.py"
 
 
 def main() -> None:
     for page in ("parameter-graph.md", "symmetry.md", "theory.md"):
         run(DOCS / page, DOCS)  # writes to images/
     subprocess.run([sys.executable, MERGE, "--plot", DOCS / "images" / "merge.svg"], check=True)
+    subprocess.run([sys.executable, PRUNE, "--plot", DOCS / "images" / "prune.svg"], check=True)
     with TemporaryDirectory() as folder:
         run(DOCS.parent / "README.md", Path(folder))
         shutil.copy(Path(folder) / "graph.svg", DOCS / "images" / "quick-start.svg")

@@ -26,9 +26,8 @@ SOME = (
 
 def mlp() -> tuple[nn.Module, Tensor]:
     torch.manual_seed(0)
-    return nn.Sequential(
-        nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 6), nn.Tanh(), nn.Linear(6, 2)
-    ), torch.randn(5, 3)
+    layers = nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 6), nn.Tanh(), nn.Linear(6, 2)
+    return nn.Sequential(*layers), torch.randn(5, 3)
 
 
 def outputs(result) -> Tensor:
@@ -190,7 +189,7 @@ def test_networks_that_prove_nothing() -> None:
 
 
 def test_a_wrong_size_is_never_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A rule that forgets a size, and one that reads the wrong part, end in an error that names the operation."""
+    """A rule that forgets a size, and one that reads the wrong part, end in an error."""
     case = traced("attention-packed-qkv")
     plan = gmn.prune_plan(case.graph, case.model, 0.3)
     with monkeypatch.context() as patch:

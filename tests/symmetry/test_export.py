@@ -1,6 +1,7 @@
 """Exported specifications equal those that Git Re-Basin wrote by hand (weight_matching.py)."""
 
 import json
+from itertools import pairwise
 
 import pytest
 import torch
@@ -44,7 +45,7 @@ def norm(name: str, p: str | None) -> dict:
 def test_mlp() -> None:
     """`mlp_permutation_spec(4)`."""
     sizes = [6, 8, 8, 8, 8, 3]
-    layers = [nn.Linear(a, b) for a, b in zip(sizes, sizes[1:], strict=False)]
+    layers = [nn.Linear(a, b) for a, b in pairwise(sizes)]
     model = nn.Sequential(*(m for layer in layers for m in (layer, nn.ReLU())))[:-1]
     published = dense("0", None, "P_0")
     for i in range(1, 4):
@@ -122,11 +123,8 @@ def test_other_forms() -> None:
         ("0", "bias", 0),
         ("2", "weight", 1),
     }
-    assert json.loads(export(symmetry, "json"))[0]["parameters"] == [
-        ["0.weight", 0],
-        ["0.bias", 0],
-        ["2.weight", 1],
-    ]
+    (factor,) = json.loads(export(symmetry, "json"))
+    assert factor["parameters"] == [["0.weight", 0], ["0.bias", 0], ["2.weight", 1]]
     heads = gmn.trace(nn.MultiheadAttention(8, 2), *[torch.randn(3, 1, 8)] * 3).symmetry
     with pytest.raises(gmn.UnsupportedNetwork, match="several parts"):
         export(heads, "git-re-basin")

@@ -131,7 +131,7 @@ def _check(model: nn.Module, plan: PrunePlan, inplace: bool, form: str) -> None:
         )
     if any(value.device.type == "meta" for value in model.state_dict().values() if torch.is_tensor(value)):
         raise PruneError(
-            f"the weights of {type(model).__name__} have no values (meta device), so there is nothing to cut. "
+            f"the weights of {type(model).__name__} have no values (meta device), so nothing can be cut. "
             "A plan can be made without values; load weights to carry it out."
         )
     known = model.state_dict()

@@ -1,4 +1,4 @@
-"""What restricts the sizes of factors: parts of one tensor need equal sizes, and some operations none other."""
+"""What restricts the sizes of factors: parts of a tensor that need equal sizes, and operations."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ class ModuleResizer:
     # -------------------------------------------------------------- attributes
 
     def _attributes(self, module: nn.Module, path: str) -> Iterator[tuple[str, list[Any]]]:
-        """Yield attributes that may hold a size that changed, with their possible values, the likeliest first."""
+        """Yield attributes that may hold a size that changed, with possible values, the likeliest first."""
         sizes = self.sizes.get(path, {})
         if _is_known(module):
             return

@@ -193,7 +193,15 @@ def prune_plan(
             for axis, why in refused.items():
                 limits.freeze(axis, why)
         own = [
-            PlannedFactor(names[f.axis], f, kept[f.axis], f.axis in coupling, limits.frozen.get(f.axis, ""))
+            PlannedFactor(
+                names[f.axis],
+                f,
+                kept[f.axis],
+                f.axis in coupling,
+                limits.frozen.get(
+                    f.axis, "" if not bool(kept[f.axis].all()) else "the amount is below one unit"
+                ),
+            )
             for f in factors
             if f.axis is not None
         ]
@@ -227,7 +235,7 @@ def _met(planned: Any, target: str, amount: float) -> PrunePlan:
 
 
 def factor_names(graph: ParameterGraph) -> dict[Axis, str]:
-    """Return a name for each factor that weights lie along: the first module it goes through, and its kind."""
+    """Return a name for each factor that weights lie along: the first module on it, and its kind."""
     names: dict[Axis, str] = {}
     taken: Counter[str] = Counter()
     prunable = [f for f in graph.symmetry.factors if f.parameters and f.axis is not None]

@@ -95,9 +95,9 @@ class ProgramBuilder:
         for key, entry in self.recording.inputs.items():
             node = self._made.placeholder(_identifier(entry.names[0]))
             self._nodes[key] = node
-        for self._number, (operation, axes) in enumerate(
-            zip(self.recording.operations, self.recording.axes, strict=True)
-        ):
+        steps = zip(self.recording.operations, self.recording.axes, strict=True)
+        for number, (operation, axes) in enumerate(steps):
+            self._number = number
             try:
                 self._add(operation, axes)
             except Ragged as error:

@@ -174,7 +174,7 @@ class Prover:
     # -------------------------------------------------------------- proofs
 
     def removal(self) -> float | None:
-        """Remove units whose outgoing weights are zero, which changes nothing unless something couples them."""
+        """Remove units whose outgoing weights are zero, which changes nothing unless they are coupled."""
         pruned = self.plan.pruned
         free = [own for own in pruned if not own.coupled]
         coupled = [own for own in pruned if own.coupled]
@@ -218,8 +218,8 @@ class Prover:
         error = difference(expected, self.outputs(self.plan.subset.permuted(automorphism), permuted))
         if not error <= TOLERANCE:
             raise PruneError(
-                f"a permuted copy of {self.double.graph.name}, pruned by the permuted plan, computes something "
-                f"else (relative difference {error:.0e}). This is a bug; please report it."
+                f"a permuted copy of {self.double.graph.name}, pruned by the permuted plan, computes "
+                f"something else (relative difference {error:.0e}). This is a bug; please report it."
             )
         return error
 

@@ -83,7 +83,7 @@ def _only(names: Mapping[Axis, str], dim: list[Axis], where: str) -> str | None:
     free = [axis for axis in leaves(dim) if not axis.pinned and axis.size > 1]
     if len(leaves(dim)) != 1 or free[0] not in names:
         raise UnsupportedNetwork(
-            f"{where} is permuted in several parts (heads, groups, concatenated or flattened channels), which "
-            "Git Re-Basin cannot express. Export as json instead."
+            f"{where} is permuted in several parts (heads, groups, concatenated or flattened channels), "
+            "which Git Re-Basin cannot express. Export as json instead."
         )
     return names[free[0]]
