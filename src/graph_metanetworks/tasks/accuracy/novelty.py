@@ -1,9 +1,15 @@
-"""Novelty: how far a network is from the training networks, by statistics of weights and by its outputs."""
+"""Novelty: whether a network is unlike the training networks, and why.
+
+Three scores say how novel a network is: how far its weights are from those of the training networks, what its
+batch norms tell of its data, and which of its outputs are alike. A network is flagged if one of them is higher than
+in nearly all known networks. Networks that look untrained, or that have other kinds of layers, are flagged too.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 
 import torch
 from torch import Tensor, nn
@@ -13,31 +19,28 @@ from graph_metanetworks.nn.baselines.statistics import WeightStatistics
 from graph_metanetworks.nn.fitted import resize_buffers
 from graph_metanetworks.table import listed
 from graph_metanetworks.tasks.accuracy.imprint import Imprint
+from graph_metanetworks.tasks.accuracy.input_statistics import InputStatistics
+from graph_metanetworks.tasks.accuracy.untrained import Untrained
 
 NEIGHBOURS = 5
 EXACT = "donot_use_mm_for_euclid_dist"  # products lose the digits of small distances
-FAR = 0.99  # a network farther away than this share of the validation networks is out of distribution
+RARE = 0.01  # share of the known networks that may be flagged, by all scores together
+OTHER_DATA = "was it trained on other data?"
+REASONS = (  # one for each score
+    "its weights are farther from those of the training networks than usual",
+    f"its batch norms have seen other inputs than those of the training networks; {OTHER_DATA}",
+    f"its output weights do not resemble those of the training networks; {OTHER_DATA}",
+)
 
 
 @dataclass(frozen=True)
 class NoveltyScore:
-    """How novel a network is.
+    """Why a network is novel, if it is."""
 
-    Args:
-        distance: to the nearest training networks.
-        share: of the validation networks that are nearer to the training networks.
-        unlike: share of the validation networks of similar accuracy whose outputs are more typical.
-    """
-
-    distance: float
-    share: float
-    unlike: float = 0.0
+    unusual: tuple[bool, ...] = ()  # which scores are higher than usual
+    untrained: bool = False  # its weights are as initialisation leaves them
     unknown: tuple[str, ...] = ()  # kinds of edges that no training network has
     missing: tuple[str, ...] = ()  # kinds of edges that all training networks have, but not this one
-
-    @property
-    def is_far(self) -> bool:
-        return self.share > FAR
 
     @property
     def warning(self) -> str:
@@ -51,57 +54,66 @@ class NoveltyScore:
             return f"it has {listed(self.unknown)}, which no network of the training zoo has"
         if self.missing:
             return f"it has no {listed(self.missing)}, which all networks of the training zoo have"
-        if self.is_far:
-            share = "any" if self.share == 1 else f"{min(self.share, 0.999):.1%}"
-            return f"it is farther from the training zoo than {share} of the validation networks"
-        if self.unlike > FAR:
-            return (
-                "its output weights do not resemble those of the training networks; was it trained on other "
-                "data?"
-            )
-        return ""
+        if self.untrained:
+            return "it looks untrained: its weights are as initialisation leaves them"
+        found = [reason for reason, own in zip(REASONS, self.unusual, strict=False) if own]
+        return found[-1] if found else ""  # the last ones say most
 
 
 class Novelty(nn.Module):
-    """Mean distance to the nearest training networks, in statistics of weights by kind of edge.
+    """Scores of networks, and thresholds that few training and validation networks exceed.
 
-    The features do not come from the predictor: what it has learned to ignore may be what is new.
+    Nothing but the predicted accuracy comes from the predictor: what it has learned to ignore may be what is new.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.statistics = WeightStatistics("kind", unknown="ignore")
         self.imprint = Imprint()
+        self.inputs = InputStatistics()
+        self.untrained = Untrained()
         self.known = nn.Buffer(torch.zeros(0, 0))  # features of the training networks
-        self.usual = nn.Buffer(torch.zeros(0))  # distances of the validation networks, ascending
-        resize_buffers(self, "known", "usual")
+        self.thresholds = nn.Buffer(torch.full((len(REASONS),), torch.inf))
+        resize_buffers(self, "known")
 
     @torch.no_grad()
-    def fit(self, train: Iterable[Batch], validation: Iterable[Batch]) -> None:
-        """Learn from training and validation networks; `train` is iterated over twice."""
+    def fit(self, train: Iterable[Batch], validation: Iterable[Batch], accuracies: Tensor) -> None:
+        """Learn from training and validation networks and their predicted accuracies.
+
+        Both are iterated over repeatedly. Training networks help to set thresholds: each is compared with the
+        others.
+        """
         self.statistics.fit(train)
         self.known = nn.Buffer(torch.cat([self.statistics(batch) for batch in train]))
-        kept = [self.distances(batch) for batch in validation]
-        self.usual = nn.Buffer(torch.cat(kept).sort().values)
+        self.inputs.fit(train)
+        self.imprint.fit(chain(train, validation), accuracies)
+        others = [self.distances(batch) for batch in validation]
+        among = torch.cdist(self.known, self.known, compute_mode=EXACT)
+        scores = [
+            torch.cat([_nearest(among.fill_diagonal_(torch.inf)), *others]),
+            torch.cat([self.inputs(batch) for batch in chain(train, validation)]),
+            self.imprint.known_scores(),
+        ]
+        never = torch.full_like(scores[0], -torch.inf)
+        self.thresholds = nn.Buffer(_thresholds([own if len(own) else never for own in scores]))
 
     @torch.no_grad()
     def distances(self, batch: Batch) -> Tensor:  # [B]
         """Return distances, rounded so that they are the same for permuted networks and in another batch."""
-        gaps = torch.cdist(self.statistics(batch), self.known, compute_mode=EXACT)
-        nearest = gaps.topk(min(NEIGHBOURS, len(self.known)), dim=1, largest=False).values
-        return nearest.mean(1).float().to(self.known)
+        return _nearest(torch.cdist(self.statistics(batch), self.known, compute_mode=EXACT))
 
+    @torch.no_grad()
     def judge(self, batch: Batch, accuracies: Tensor) -> list[NoveltyScore]:
         """Judge the networks of a batch, given their predicted accuracies `[B]`."""
-        distances = self.distances(batch)
-        nearer = torch.searchsorted(self.usual, distances) / max(1, len(self.usual))
+        scores = [self.distances(batch), self.inputs(batch), self.imprint(batch, accuracies)]
+        unusual = torch.stack(scores, 1) > self.thresholds
         kinds = {}
         for stack in batch.stacks:
             kinds |= dict.fromkeys(stack.members, self._other_kinds(stack))
-        judged = zip(distances.tolist(), nearer.tolist(), self.imprint.judge(batch, accuracies), strict=True)
+        judged = zip(unusual.tolist(), self.untrained.judge(batch), strict=True)
         return [
-            NoveltyScore(distance, 1.0 if any(kinds[member]) else share, unlike, *kinds[member])
-            for member, (distance, share, unlike) in enumerate(judged)
+            NoveltyScore(tuple(own), untrained, *kinds[member])
+            for member, (own, untrained) in enumerate(judged)
         ]
 
     def _other_kinds(self, stack: Stack) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -111,6 +123,26 @@ class Novelty(nn.Module):
         everywhere = self.known.view(len(self.known), len(known), -1)[..., -1].bool().all(0).tolist()
         usual = [kind for kind, always in zip(known, everywhere, strict=True) if always]
         return _named(k for k in own if k not in known), _named(k for k in usual if k not in own)
+
+
+def _nearest(gaps: Tensor) -> Tensor:  # [B, n] -> [B]
+    """Return the mean distance to the nearest known networks."""
+    count = max(1, min(NEIGHBOURS, gaps.shape[1] - 1))
+    return gaps.topk(count, dim=1, largest=False).values.mean(1).float().to(gaps)
+
+
+def _thresholds(scores: list[Tensor]) -> Tensor:
+    """Return the threshold of each score, the same number of known networks beyond each.
+
+    It is the largest number for which few networks are beyond any of them.
+
+    >>> _thresholds([torch.arange(200.0), torch.arange(200.0).flip(0)])  # one of 200 is beyond each
+    tensor([198., 198.])
+    """
+    stacked = torch.stack(scores)  # [scores, n]
+    ordered, order = stacked.sort(dim=1, descending=True)
+    best = order.argsort(dim=1).min(0).values.sort().values  # each network's best rank among all
+    return ordered[:, best[int(RARE * len(best))]].clone()
 
 
 def _named(columns: Iterable[str]) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from graph_metanetworks.tasks.accuracy.data import LABEL, LabelledZoo
 from graph_metanetworks.tasks.accuracy.novelty import Novelty
 from graph_metanetworks.tasks.accuracy.predictor import AccuracyReference, Predictor
 from graph_metanetworks.tasks.accuracy.scores import scores
+from graph_metanetworks.tasks.accuracy.untrained import fresh_networks
 from graph_metanetworks.tasks.data import TaskData
 from graph_metanetworks.tasks.evaluation import Evaluation, number_rows, predict_parts, target_parts
 from graph_metanetworks.tasks.options import TaskOptions
@@ -102,6 +103,6 @@ class Accuracy(Task[Options]):
         """Fit the detector of networks that are out of distribution."""
         novelty, size = Novelty().double(), self.options.batch_size
         train, validation = (Networks(data, part, size) for part in (split.train, split.validation))
-        novelty.fit(train, validation)
-        novelty.imprint.fit(train, predicted["train"], validation, predicted["validation"])
+        novelty.fit(train, validation, torch.cat([predicted["train"], predicted["validation"]]))
+        novelty.untrained.fit(fresh_networks(data.networks, split.train, size), train)
         return novelty
