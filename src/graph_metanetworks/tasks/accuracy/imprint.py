@@ -2,12 +2,13 @@
 
 Cosines between the weights of outputs do not change when neurons are permuted, and hardly depend on the
 architecture. Networks trained on the same data find the same classes similar, and better networks more so;
-networks trained on other data find other classes similar. Statistics of weights do not show this.
+networks trained on other data find other classes similar. Statistics of weights do not show this. Where networks
+are run on probes, their outputs are another imprint.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 
 from graph_metanetworks.graph.batch import Batch, Stack
 from graph_metanetworks.nn.fitted import resize_buffers
+from graph_metanetworks.nn.probes import Probes
 
 FEWEST_OUTPUTS = 4  # fewer have too few pairs to compare
 NEAR_ACCURACY = 0.1  # peers: training networks of similar accuracy and strength
@@ -22,47 +24,46 @@ NEAR_STRENGTH = 0.2
 LEAST_WEIGHT = 1e-4  # of networks that are not peers
 LEAST_SPREAD = 0.1
 LARGEST = 0.99  # correlation
+Found = tuple[Tensor, Tensor]  # the imprint of a network, `[pairs]`, and its strength, `[]`
 
 
 class Imprint(nn.Module):
-    """Compare the outputs of a network with those of training networks of similar accuracy.
+    """Compare the imprint of a network with those of training networks of similar accuracy and strength.
 
-    Accuracies are predicted ones, because those of a new network are unknown. The strength of an imprint is the
-    size of the cosines beside that of random ones: a weak one is not expected to resemble the others.
+    Accuracies are predicted ones, because those of a new network are unknown. A weak imprint is not expected to
+    resemble the others.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.relations = nn.Buffer(torch.zeros(0, 0))  # cosines of outputs of the known networks
+        self.known = nn.Buffer(torch.zeros(0, 0))  # imprints of the known networks
         self.usual = nn.Buffer(torch.zeros(0, 3))  # accuracy, strength and likeness of each known network
-        resize_buffers(self, "relations", "usual")
+        resize_buffers(self, "known", "usual")
 
     @torch.no_grad()
-    def fit(self, batches: Iterable[Batch], accuracies: Tensor) -> None:
-        """Learn from training and validation networks, given their predicted accuracies `[n]`."""
-        found = [own for batch in batches for own in relations(batch)]
-        widths = {len(cosines) for cosines, _ in found}
+    def fit(self, found: Sequence[Found], accuracies: Tensor) -> None:
+        """Learn from imprints of training and validation networks, given their predicted accuracies `[n]`."""
+        widths = {len(own) for own, _ in found}
         if len(widths) != 1 or 0 in widths:
             return  # outputs cannot be compared
-        self.relations = nn.Buffer(torch.stack([cosines for cosines, _ in found]))
+        self.known = nn.Buffer(torch.stack([own for own, _ in found]))
         strengths = torch.stack([strength for _, strength in found])
-        self.usual = nn.Buffer(torch.stack([accuracies.to(strengths), strengths, torch.zeros_like(strengths)], 1))
-        self.usual[:, 2] = self._likeness(self.relations, self.usual[:, 0], known=True)
+        none = torch.zeros_like(strengths)
+        self.usual = nn.Buffer(torch.stack([accuracies.to(strengths), strengths, none], 1))
+        self.usual[:, 2] = self._likeness(self.known, self.usual[:, 0], known=True)
 
     @torch.no_grad()
-    def forward(self, batch: Batch, accuracies: Tensor) -> Tensor:  # [B]
+    def forward(self, found: Sequence[Found], accuracies: Tensor) -> Tensor:  # [B]
         """Return by how many deviations a network is less like the others than its peers are.
 
-        It is -inf where outputs cannot be compared, and inf for another number of outputs. Rounded, so that the
-        result is the same for a permuted network and in another batch.
+        It is -inf where imprints cannot be compared, and inf for another number of outputs. Rounded, so that
+        the result is the same for a permuted network and in another batch.
         """
-        result = self.usual.new_full((len(batch),), torch.inf if len(self.usual) else -torch.inf)
-        found = relations(batch)
-        same = [i for i, (cosines, _) in enumerate(found) if len(cosines) == self.relations.shape[1]]
+        result = self.usual.new_full((len(accuracies),), torch.inf if len(self.usual) else -torch.inf)
+        same = [i for i, (own, _) in enumerate(found) if len(own) == self.known.shape[1]]
         if not len(self.usual) or not same:
             return result
-        own = torch.stack([found[i][0] for i in same]).to(result)
-        strengths = torch.stack([found[i][1] for i in same]).to(result)
+        own, strengths = (torch.stack([found[i][part] for i in same]).to(result) for part in (0, 1))
         result[same] = self._unlikeness(own, accuracies.to(result)[same], strengths)
         return result
 
@@ -70,7 +71,7 @@ class Imprint(nn.Module):
     def known_scores(self) -> Tensor:  # [n]
         """Return the scores of the networks that it was fitted to, each compared with the others."""
         accuracies, strengths, _ = self.usual.unbind(1)
-        return self._unlikeness(self.relations, accuracies, strengths, known=True)
+        return self._unlikeness(self.known, accuracies, strengths, known=True)
 
     def _unlikeness(self, own: Tensor, accuracies: Tensor, strengths: Tensor, known: bool = False) -> Tensor:
         likeness = self._likeness(own, accuracies, known)
@@ -82,7 +83,7 @@ class Imprint(nn.Module):
 
     def _likeness(self, own: Tensor, accuracies: Tensor, known: bool = False) -> Tensor:
         """Correlate each network's relations with the mean of its peers; Fisher's transform of it. [n]"""
-        mean = _peers((accuracies[:, None] - self.usual[:, 0]) / NEAR_ACCURACY, known=known) @ self.relations
+        mean = _peers((accuracies[:, None] - self.usual[:, 0]) / NEAR_ACCURACY, known=known) @ self.known
         alike = F.cosine_similarity(own - own.mean(1, keepdim=True), mean - mean.mean(1, keepdim=True))
         return alike.clamp(-LARGEST, LARGEST).atanh()
 
@@ -95,12 +96,21 @@ def _peers(*gaps: Tensor, known: bool) -> Tensor:  # [B, n]
     return weights / weights.sum(1, keepdim=True)
 
 
-def relations(batch: Batch) -> list[tuple[Tensor, Tensor]]:
-    """Return the cosines between all pairs of outputs, `[pairs]`, and the strength of the imprint, `[]`.
+def responses(probes: Probes, batch: Batch) -> list[Found]:
+    """Return the outputs on probes, without what all classes or all probes share. Their size is the strength."""
+    outputs = probes(batch.to(torch.float64)).outputs
+    centred = outputs - outputs.mean(1, keepdim=True)
+    centred = (centred - centred.mean(2, keepdim=True)).flatten(1)
+    size = centred.square().mean(1, keepdim=True).sqrt().clamp(min=1e-12)
+    return list(zip(centred / size, size[:, 0].log(), strict=True))
+
+
+def relations(batch: Batch) -> list[Found]:
+    """Return the cosines between all pairs of outputs. Their size beside that of random ones is the strength.
 
     There are no pairs if outputs have no weights of their own.
     """
-    found: dict[int, tuple[Tensor, Tensor]] = {}
+    found: dict[int, Found] = {}
     for stack in batch.stacks:
         found |= dict(zip(stack.members, zip(*_relations(stack), strict=True), strict=True))
     return [found[member] for member in range(len(batch))]

@@ -1,7 +1,7 @@
 """Novelty: whether a network is unlike the training networks, and why.
 
-Three scores say how novel a network is: how far its weights are from those of the training networks, what its
-batch norms tell of its data, and which of its outputs are alike. A network is flagged if one of them is higher than
+Scores say how novel a network is: how far its weights are from those of the training networks, what its batch norms
+tell of its data, which of its outputs have similar weights, and what its outputs on probes are. A network is flagged if one of them is higher than
 in nearly all known networks. Networks that look untrained, or that have other kinds of layers, are flagged too.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import chain
 
 import torch
 from torch import Tensor, nn
@@ -17,8 +16,9 @@ from torch import Tensor, nn
 from graph_metanetworks.graph.batch import Batch, Stack
 from graph_metanetworks.nn.baselines.statistics import WeightStatistics
 from graph_metanetworks.nn.fitted import resize_buffers
+from graph_metanetworks.nn.probes import Probes
 from graph_metanetworks.table import listed
-from graph_metanetworks.tasks.accuracy.imprint import Imprint
+from graph_metanetworks.tasks.accuracy.imprint import Imprint, relations, responses
 from graph_metanetworks.tasks.accuracy.input_statistics import InputStatistics
 from graph_metanetworks.tasks.accuracy.untrained import Untrained
 
@@ -30,6 +30,7 @@ REASONS = (  # one for each score
     "its weights are farther from those of the training networks than usual",
     f"its batch norms have seen other inputs than those of the training networks; {OTHER_DATA}",
     f"its output weights do not resemble those of the training networks; {OTHER_DATA}",
+    f"its outputs on probes do not resemble those of the training networks; {OTHER_DATA}",
 )
 
 
@@ -69,43 +70,72 @@ class Novelty(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.statistics = WeightStatistics("kind", unknown="ignore")
-        self.imprint = Imprint()
+        self.imprint, self.responses = Imprint(), Imprint()
         self.inputs = InputStatistics()
         self.untrained = Untrained()
         self.known = nn.Buffer(torch.zeros(0, 0))  # features of the training networks
         self.thresholds = nn.Buffer(torch.full((len(REASONS),), torch.inf))
-        resize_buffers(self, "known")
+        self.accuracies = nn.Buffer(torch.zeros(0))  # predicted for the training networks
+        resize_buffers(self, "known", "accuracies")
 
     @torch.no_grad()
-    def fit(self, train: Iterable[Batch], validation: Iterable[Batch], accuracies: Tensor) -> None:
+    def fit(
+        self,
+        train: Iterable[Batch],
+        validation: Iterable[Batch],
+        accuracies: Tensor,
+        probes: Probes | None = None,
+    ) -> None:
         """Learn from training and validation networks and their predicted accuracies.
 
         Both are iterated over repeatedly. Training networks help to set thresholds: each is compared with the
         others.
         """
+        everything = [*train, *validation]
         self.statistics.fit(train)
         self.known = nn.Buffer(torch.cat([self.statistics(batch) for batch in train]))
         self.inputs.fit(train)
-        self.imprint.fit(chain(train, validation), accuracies)
-        others = [self.distances(batch) for batch in validation]
-        among = torch.cdist(self.known, self.known, compute_mode=EXACT)
+        self.accuracies = nn.Buffer(accuracies[: len(self.known)].to(self.known))
+        among = torch.cdist(self.known, self.known, compute_mode=EXACT).fill_diagonal_(torch.inf)
+        gaps = torch.cat([among, *(self._gaps(batch) for batch in validation)])
+        looks = self._looks(gaps, accuracies, probes)
+        self.imprint.fit([own for batch in everything for own in relations(batch)], looks)
+        if probes is not None:
+            found = [own for batch in everything for own in responses(probes, batch)]
+            self.responses.fit(found, accuracies)
         scores = [
-            torch.cat([_nearest(among.fill_diagonal_(torch.inf)), *others]),
-            torch.cat([self.inputs(batch) for batch in chain(train, validation)]),
+            _nearest(gaps)[0],
+            torch.cat([self.inputs(batch) for batch in everything]),
             self.imprint.known_scores(),
+            self.responses.known_scores(),
         ]
         never = torch.full_like(scores[0], -torch.inf)
         self.thresholds = nn.Buffer(_thresholds([own if len(own) else never for own in scores]))
 
-    @torch.no_grad()
-    def distances(self, batch: Batch) -> Tensor:  # [B]
-        """Return distances, rounded so that they are the same for permuted networks and in another batch."""
-        return _nearest(torch.cdist(self.statistics(batch), self.known, compute_mode=EXACT))
+    def _gaps(self, batch: Batch) -> Tensor:  # [B, n]
+        return torch.cdist(self.statistics(batch), self.known, compute_mode=EXACT)
+
+    def _looks(self, gaps: Tensor, accuracies: Tensor, probes: Probes | None) -> Tensor:  # [B]
+        """Return how accurate networks look by their weights.
+
+        Probes show that a network trained on other data is bad at this one, but its weights are those of a good
+        network, and must be compared with good ones.
+        """
+        if probes is None:
+            return accuracies
+        similar = self.accuracies[_nearest(gaps)[1]].mean(1)
+        return torch.maximum(accuracies.to(similar), similar).float()
 
     @torch.no_grad()
-    def judge(self, batch: Batch, accuracies: Tensor) -> list[NoveltyScore]:
-        """Judge the networks of a batch, given their predicted accuracies `[B]`."""
-        scores = [self.distances(batch), self.inputs(batch), self.imprint(batch, accuracies)]
+    def judge(self, batch: Batch, accuracies: Tensor, probes: Probes | None = None) -> list[NoveltyScore]:
+        """Judge the networks of a batch, given their predicted accuracies `[B]` and the predictor's probes."""
+        gaps = self._gaps(batch)
+        scores = [
+            _nearest(gaps)[0],
+            self.inputs(batch),
+            self.imprint(relations(batch), self._looks(gaps, accuracies, probes)),
+            self.responses(responses(probes, batch) if probes else [], accuracies),
+        ]
         unusual = torch.stack(scores, 1) > self.thresholds
         kinds = {}
         for stack in batch.stacks:
@@ -125,10 +155,14 @@ class Novelty(nn.Module):
         return _named(k for k in own if k not in known), _named(k for k in usual if k not in own)
 
 
-def _nearest(gaps: Tensor) -> Tensor:  # [B, n] -> [B]
-    """Return the mean distance to the nearest known networks."""
+def _nearest(gaps: Tensor) -> tuple[Tensor, Tensor]:  # [B, n] -> [B], [B, k]
+    """Return the mean distance to the nearest known networks, and which they are.
+
+    Distances are rounded, so that they are the same for permuted networks and in another batch.
+    """
     count = max(1, min(NEIGHBOURS, gaps.shape[1] - 1))
-    return gaps.topk(count, dim=1, largest=False).values.mean(1).float().to(gaps)
+    found = gaps.topk(count, dim=1, largest=False)
+    return found.values.mean(1).float().to(gaps), found.indices
 
 
 def _thresholds(scores: list[Tensor]) -> Tensor:
@@ -141,8 +175,10 @@ def _thresholds(scores: list[Tensor]) -> Tensor:
     """
     stacked = torch.stack(scores)  # [scores, n]
     ordered, order = stacked.sort(dim=1, descending=True)
-    best = order.argsort(dim=1).min(0).values.sort().values  # each network's best rank among all
-    return ordered[:, best[int(RARE * len(best))]].clone()
+    ranks = order.argsort(dim=1).where(stacked.isfinite(), stacked.shape[1] - 1)  # the last if it has no score
+    best = ranks.min(0).values.sort().values
+    found = ordered[:, best[int(RARE * len(best))]]
+    return torch.where(found.isfinite(), found, torch.inf)  # too few networks have this score
 
 
 def _named(columns: Iterable[str]) -> tuple[str, ...]:
