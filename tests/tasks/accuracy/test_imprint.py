@@ -49,7 +49,9 @@ def test_the_order_of_classes_counts_and_that_of_neurons_does_not() -> None:
     graph, weights = network(patterns()[0], seed=1)
     permuted = graph.symmetry.sample(torch.Generator().manual_seed(1)).apply(weights)
     renamed = weights | {"2.weight": weights["2.weight"].flip(0)}
-    (own, _), (same, _), (other, _) = relations(gmn.collate([(graph, weights), (graph, permuted), (graph, renamed)]))
+    (own, _), (same, _), (other, _) = relations(
+        gmn.collate([(graph, weights), (graph, permuted), (graph, renamed)])
+    )
     assert torch.allclose(own, same, atol=1e-12)
     assert not torch.allclose(own, other, atol=1e-2)
     normed = nn.functional.normalize(weights["2.weight"].double(), dim=1)

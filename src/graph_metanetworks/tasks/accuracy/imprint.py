@@ -2,8 +2,8 @@
 
 Cosines between the weights of outputs do not change when neurons are permuted, and hardly depend on the
 architecture. Networks trained on the same data find the same classes similar, and better networks more so;
-networks trained on other data find other classes similar. Statistics of weights do not show this. Where networks
-are run on probes, their outputs are another imprint.
+networks trained on other data find other classes similar. Statistics of weights do not show this. Where
+networks are run on probes, their outputs are another imprint.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ Found = tuple[Tensor, Tensor]  # the imprint of a network, `[pairs]`, and its st
 class Imprint(nn.Module):
     """Compare the imprint of a network with those of training networks of similar accuracy and strength.
 
-    Accuracies are predicted ones, because those of a new network are unknown. A weak imprint is not expected to
-    resemble the others.
+    Accuracies are predicted ones, because those of a new network are unknown. A weak imprint is not expected
+    to resemble the others.
     """
 
     def __init__(self) -> None:
@@ -97,7 +97,7 @@ def _peers(*gaps: Tensor, known: bool) -> Tensor:  # [B, n]
 
 
 def responses(probes: Probes, batch: Batch) -> list[Found]:
-    """Return the outputs on probes, without what all classes or all probes share. Their size is the strength."""
+    """Return outputs on probes, without what all classes or all probes share. Their size is the strength."""
     outputs = probes(batch.to(torch.float64)).outputs
     centred = outputs - outputs.mean(1, keepdim=True)
     centred = (centred - centred.mean(2, keepdim=True)).flatten(1)

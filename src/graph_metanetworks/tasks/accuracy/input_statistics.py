@@ -1,8 +1,9 @@
 r"""What batch norms tell of the data: the covariance of the inputs.
 
 A batch norm after the first layer stores the variance of each channel, which is :math:`w^\top \Sigma w` for a
-channel with weights :math:`w` and inputs (or patches of them) with covariance :math:`\Sigma`. Training networks
-agree on :math:`\Sigma` to half a percent, whatever their accuracy; networks trained on other data have another.
+channel with weights :math:`w` and inputs (or patches of them) with covariance :math:`\Sigma`. Training
+networks agree on :math:`\Sigma` to half a percent, whatever their accuracy; those trained on other data have
+another.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class InputStatistics(Fitted):
 
 
 def _first_layer(stack: Stack) -> list[tuple[str, Tensor, Tensor]]:
-    """Return key, weights `[networks, channels, weights]` and variances `[networks, channels]`, if there are any.
+    """Return key, weights `[networks, channels, weights]` and variances `[networks, channels]`, if any.
 
     A network whose channels get inputs from several tensors has none.
     """

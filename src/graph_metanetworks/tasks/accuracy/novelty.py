@@ -1,8 +1,9 @@
 """Novelty: whether a network is unlike the training networks, and why.
 
-Scores say how novel a network is: how far its weights are from those of the training networks, what its batch norms
-tell of its data, which of its outputs have similar weights, and what its outputs on probes are. A network is flagged if one of them is higher than
-in nearly all known networks. Networks that look untrained, or that have other kinds of layers, are flagged too.
+Scores say how novel a network is: how far its weights are from those of the training networks, what its batch
+norms tell of its data, which of its outputs have similar weights, and what its outputs on probes are. A network
+is flagged if one of them is higher than in nearly all known networks. Networks that look untrained, or that have
+other kinds of layers, are flagged too.
 """
 
 from __future__ import annotations
@@ -64,7 +65,8 @@ class NoveltyScore:
 class Novelty(nn.Module):
     """Scores of networks, and thresholds that few training and validation networks exceed.
 
-    Nothing but the predicted accuracy comes from the predictor: what it has learned to ignore may be what is new.
+    Only the predicted accuracy and probes come from the predictor: what it has learned to ignore may be what
+    is new.
     """
 
     def __init__(self) -> None:
@@ -118,8 +120,8 @@ class Novelty(nn.Module):
     def _looks(self, gaps: Tensor, accuracies: Tensor, probes: Probes | None) -> Tensor:  # [B]
         """Return how accurate networks look by their weights.
 
-        Probes show that a network trained on other data is bad at this one, but its weights are those of a good
-        network, and must be compared with good ones.
+        Probes show that a network trained on other data is bad at this one, but its weights are those of a
+        good network, and must be compared with good ones.
         """
         if probes is None:
             return accuracies
@@ -128,7 +130,7 @@ class Novelty(nn.Module):
 
     @torch.no_grad()
     def judge(self, batch: Batch, accuracies: Tensor, probes: Probes | None = None) -> list[NoveltyScore]:
-        """Judge the networks of a batch, given their predicted accuracies `[B]` and the predictor's probes."""
+        """Judge the networks of a batch, given predicted accuracies `[B]`, and the predictor's probes."""
         gaps = self._gaps(batch)
         scores = [
             _nearest(gaps)[0],
@@ -175,7 +177,9 @@ def _thresholds(scores: list[Tensor]) -> Tensor:
     """
     stacked = torch.stack(scores)  # [scores, n]
     ordered, order = stacked.sort(dim=1, descending=True)
-    ranks = order.argsort(dim=1).where(stacked.isfinite(), stacked.shape[1] - 1)  # the last if it has no score
+    ranks = order.argsort(dim=1).where(
+        stacked.isfinite(), stacked.shape[1] - 1
+    )  # the last if it has no score
     best = ranks.min(0).values.sort().values
     found = ordered[:, best[int(RARE * len(best))]]
     return torch.where(found.isfinite(), found, torch.inf)  # too few networks have this score

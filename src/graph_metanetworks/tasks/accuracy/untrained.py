@@ -1,8 +1,8 @@
 """Recognise networks that are still at their initialisation.
 
-Fresh networks cost nothing: the recipe of a zoo builds them. In a fresh network each tensor has the size that its
-initialisation gives it, up to a sampling error that is known, since it falls with the square root of the number
-of weights. Training moves every tensor by many times that error, long before the accuracy leaves chance.
+Fresh networks cost nothing: the recipe of a zoo builds them. In a fresh network each tensor has the size that
+its initialisation gives it, up to a sampling error that is known, since it falls with the square root of the
+number of weights. Training moves every tensor by many times that error, long before the accuracy leaves chance.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def fresh_networks(networks: TracedZoo, positions: np.ndarray, size: int) -> lis
 
 
 def tensor_features(stack: Stack) -> Mapping[str, Tensor]:
-    """Return size, log root mean square and log peak of each tensor, `[networks, tensors, 3]` by kind of edge.
+    """Return count, log root mean square and log peak of tensors, `[networks, tensors, 3]` by kind of edge.
 
     Weights are multiplied by the root of their fan-in, as initialisations divide by it.
     """
