@@ -33,7 +33,7 @@ def test_predictions_are_those_of_training(predictor: Predictor, data: LabelledZ
         assert 0 <= found.low <= found.accuracy <= found.high <= 1
 
 
-@pytest.mark.parametrize("method", ["gmn", "gmn-grit", "deepsets", "statnn", "statnn-boosting"])
+@pytest.mark.parametrize("method", ["gmn", "gmn-probes", "gmn-grit", "deepsets", "statnn", "statnn-boosting"])
 def test_permuted_neurons_change_no_digit(method: str, data: LabelledZoo, tmp_path: Path) -> None:
     train(data, tmp_path, replace(QUICK, method=method, steps=3, rounds=1))
     predictor = Predictor.load(tmp_path)

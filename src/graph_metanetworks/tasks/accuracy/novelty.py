@@ -1,8 +1,8 @@
 """Novelty: whether a network is unlike the training networks, and why.
 
 Scores say how novel a network is: how far its weights are from those of the training networks, what its batch
-norms tell of its data, which of its outputs have similar weights, and what its outputs on probes are. A network
-is flagged if one of them is higher than in nearly all known networks. Networks that look untrained, or that have
+norms tell of its data, which of its outputs have similar weights, and what its outputs on probes are. A score
+that is higher than in nearly all known networks flags a network. Networks that look untrained, or that have
 other kinds of layers, are flagged too.
 """
 

@@ -2,7 +2,7 @@
 
 Fresh networks cost nothing: the recipe of a zoo builds them. In a fresh network each tensor has the size that
 its initialisation gives it, up to a sampling error that is known, since it falls with the square root of the
-number of weights. Training moves every tensor by many times that error, long before the accuracy leaves chance.
+number of weights. Training moves tensors by many times that error, long before the accuracy leaves chance.
 """
 
 from __future__ import annotations
