@@ -56,7 +56,7 @@ class Untrained(Fitted):
             self.deviation[row] = errors.mean(0).sqrt().clamp(min=SMALLEST)
         below = torch.cat([self(batch) for batch in fresh]).quantile(1 - RARE)
         above = torch.cat([self(batch) for batch in trained]).quantile(RARE)
-        self.threshold.copy_((below + above) / 2 if below < above else -torch.inf)
+        self.threshold.fill_(float(below + above) / 2 if below < above else -torch.inf)
 
     @torch.no_grad()
     def forward(self, batch: Batch) -> Tensor:  # [B]
