@@ -143,14 +143,17 @@ def test_accuracies_are_measured_as_those_of_the_zoo() -> None:
 
 
 def test_answers() -> None:
-    asked = partial(Trust, "GMN", Setting.parse("50"), {}, {}, (), {}, networks=9, known=9)
+    covered = {"GMN": {"cnn": (40, 0.95), "vit": (30, 0.8)}}
+    asked = partial(Trust, "GMN", Setting.parse("50"), {}, {}, (), {}, networks=9, known=100, groups=covered)
     shifts = [Shift("untrained networks", "", 4, 0.2, 0.1, 1.0), Shift("others", "", 4, 0.3, None, 0.5)]
-    assert asked(shifts, {"GMN": 0.0}).shift_answer == (
-        "Untrained networks: 0.20 predicted (0.10 true), 100% called out of distribution; others: 0.30 "
+    assert asked({"GMN": shifts}, {"GMN": 0.0}).shift_answer == (
+        "GMN. Untrained networks: 0.20 predicted (0.10 true), 100% called out of distribution; others: 0.30 "
         "predicted, 50% called out of distribution."
     )
-    assert "No: predictions of permuted networks are equal" in asked([], {"GMN": 0.0}).permutation_answer
-    both = asked([], {"GMN": 0.0, "DMC": 0.2}).permutation_answer
+    assert "No: predictions of permuted networks are equal" in asked({}, {"GMN": 0.0}).permutation_answer
+    both = asked({}, {"GMN": 0.0, "DMC": 0.2}).permutation_answer
+    worst = asked({}, {}).group_answer
+    assert worst == "The worst family or size. GMN: 80.0% for vit (30 networks, chance ± 12.5%)."
     assert both == "Not with GMN: predictions are equal in every digit. With DMC, yes."
 
 

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 import graph_metanetworks as gmn
 from graph_metanetworks.tasks.accuracy.imprint import Imprint, relations
 
-CLASSES, TRAINED, JUDGING = 8, 60, 30
+CLASSES, KNOWN = 8, 90
 
 
 def network(pattern: Tensor, seed: int, hidden: int = 12) -> tuple[gmn.ParameterGraph, dict[str, Tensor]]:
@@ -30,12 +30,7 @@ def batch_of(pattern: Tensor, seeds: range, hidden: int = 12) -> gmn.Batch:
 
 def fitted(pattern: Tensor) -> Imprint:
     imprint = Imprint()
-    imprint.fit(
-        [batch_of(pattern, range(TRAINED))],
-        torch.linspace(0.5, 1, TRAINED),
-        [batch_of(pattern, range(TRAINED, TRAINED + JUDGING))],
-        torch.linspace(0.5, 1, JUDGING),
-    )
+    imprint.fit(relations(batch_of(pattern, range(KNOWN))), torch.linspace(0.5, 1, KNOWN))
     return imprint
 
 
@@ -43,17 +38,20 @@ def test_other_data_is_noticed_whatever_the_architecture() -> None:
     same, other = patterns()
     imprint, accuracies = fitted(same), torch.full((20,), 0.8)
     for hidden in (12, 20):
-        usual = imprint.judge(batch_of(same, range(500, 520), hidden), accuracies)
-        strange = imprint.judge(batch_of(other, range(500, 520), hidden), accuracies)
-        assert sum(share == 1 for share in usual) <= 3
-        assert sum(share == 1 for share in strange) >= 17
+        usual = imprint(relations(batch_of(same, range(500, 520), hidden)), accuracies)
+        strange = imprint(relations(batch_of(other, range(500, 520), hidden)), accuracies)
+        highest = imprint.known_scores().max()
+        assert (usual > highest).sum() <= 3
+        assert (strange > highest).sum() >= 17
 
 
 def test_the_order_of_classes_counts_and_that_of_neurons_does_not() -> None:
     graph, weights = network(patterns()[0], seed=1)
     permuted = graph.symmetry.sample(torch.Generator().manual_seed(1)).apply(weights)
     renamed = weights | {"2.weight": weights["2.weight"].flip(0)}
-    own, same, other = relations(gmn.collate([(graph, weights), (graph, permuted), (graph, renamed)]))
+    (own, _), (same, _), (other, _) = relations(
+        gmn.collate([(graph, weights), (graph, permuted), (graph, renamed)])
+    )
     assert torch.allclose(own, same, atol=1e-12)
     assert not torch.allclose(own, other, atol=1e-2)
     normed = nn.functional.normalize(weights["2.weight"].double(), dim=1)
@@ -63,14 +61,14 @@ def test_the_order_of_classes_counts_and_that_of_neurons_does_not() -> None:
 def test_another_number_of_outputs_is_strange() -> None:
     imprint = fitted(patterns()[0])
     mixed = gmn.collate([network(patterns()[0], 700), network(patterns()[0][:5], 701)])
-    usual, strange = imprint.judge(mixed, torch.tensor([0.8, 0.8]))
-    assert usual < 1 and strange == 1
+    usual, strange = imprint(relations(mixed), torch.tensor([0.8, 0.8])).tolist()
+    assert usual < strange == torch.inf
 
 
 def test_networks_without_classes_are_not_judged() -> None:
     model = nn.Linear(3, 1)
     batch = gmn.collate([(gmn.trace(model, torch.zeros(1, 3)), model.state_dict())])
     imprint = Imprint()
-    imprint.fit([batch], torch.tensor([0.5]), [batch], torch.tensor([0.5]))
-    assert [len(own) for own in relations(batch)] == [0]
-    assert imprint.judge(batch, torch.tensor([0.5])) == [0.0]
+    imprint.fit(relations(batch), torch.tensor([0.5]))
+    assert [len(own) for own, _ in relations(batch)] == [0]
+    assert imprint(relations(batch), torch.tensor([0.5])).tolist() == [-torch.inf]

@@ -75,6 +75,7 @@ def _trust(trust: Trust) -> str:
     ]
     shifts = [
         (
+            method,
             p.name,
             p.about,
             str(p.networks),
@@ -82,7 +83,8 @@ def _trust(trust: Trust) -> str:
             DASH if p.true is None else f"{p.true:.3f}",
             f"{p.warned:.0%}",
         )
-        for p in trust.shifts
+        for method, found in trust.shifts.items()
+        for p in found
     ]
     gaps = [(method, f"{gap:.1e}" if gap else "none") for method, gap in trust.permuted.items()]
     return (
@@ -95,11 +97,16 @@ def _trust(trust: Trust) -> str:
         + html_table(Table("", ("predicted from", "R²", "tau", "tau within family and size"), rivals))
         + "<h3>Do intervals keep their promise?</h3>"
         + paragraph(trust.calibration_answer, "answer")
+        + paragraph(trust.group_answer, "answer")
         + figures.calibration(trust.levels, trust.coverage)
         + "<h3>What does it say of other networks?</h3>"
         + paragraph(trust.shift_answer, "answer")
         + html_table(
-            Table("", ("networks", "", "number", "predicted", "true", "called out of distribution"), shifts)
+            Table(
+                "",
+                ("method", "networks", "", "number", "predicted", "true", "called out of distribution"),
+                shifts,
+            )
         )
         + "<h3>Does the order of neurons matter?</h3>"
         + paragraph(trust.permutation_answer, "answer")

@@ -18,6 +18,7 @@ from graph_metanetworks.zoo.population.metrics import measure
 from graph_metanetworks.zoo.recipes.classifier_recipe import ClassifierRecipe
 
 EXAMINED = 24  # networks of each kind
+TESTED = 400  # test networks, of which few may be flagged
 IMAGES = 1200  # of the other data
 Weights = Mapping[str, Tensor]
 
@@ -34,21 +35,27 @@ class Shift:
     warned: float  # share that is called out of distribution
 
 
-def examine_shifts(predictor: Predictor, data: LabelledZoo, test: np.ndarray) -> list[Shift]:
+def examine_shifts(
+    predictors: Mapping[str, Predictor], data: LabelledZoo, test: np.ndarray
+) -> dict[str, list[Shift]]:
     """Examine test networks, untrained ones, and ones trained on stripes instead of the zoo's images."""
-    chosen = _spread(test, EXAMINED)
-    usual = predictor(data.networks.batch(chosen))
-    found = [_shift("test networks", "of the zoo, not trained on", usual, float(data.labels[chosen].mean()))]
+    chosen, usual = _spread(test, EXAMINED), _spread(test, TESTED)
     recipe = data.networks.zoo.recipe
     own = with_images(recipe) if isinstance(recipe, ClassifierRecipe) else None
-    about = "the same architectures, freshly initialised"
-    found.append(
-        _shift_of_weights("untrained networks", about, predictor, data, _untrained(data, chosen), own)
-    )
+    kinds = [("untrained networks", "the same architectures, freshly initialised", _untrained(data, chosen))]
     if isinstance(recipe, ClassifierRecipe):
         others = _trained_elsewhere(data, recipe, chosen)
-        about = "the same recipe on images of stripes"
-        found.append(_shift_of_weights("trained on stripes", about, predictor, data, others, own))
+        kinds.append(("trained on stripes", "the same recipe on images of stripes", others))
+    found = {}
+    for title, predictor in predictors.items():
+        known = [p for part in np.array_split(usual, -(-len(usual) // 16)) for p in predictor(data[part][0])]
+        found[title] = [
+            _shift("test networks", "of the zoo, not trained on", known, float(data.labels[usual].mean())),
+            *(
+                _shift_of_weights(name, about, predictor, data, weights, own)
+                for name, about, weights in kinds
+            ),
+        ]
     return found
 
 

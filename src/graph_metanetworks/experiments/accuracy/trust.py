@@ -14,11 +14,13 @@ from graph_metanetworks.experiments.results import Predicted, Results
 from graph_metanetworks.table import capitalized
 from graph_metanetworks.tasks.accuracy import LabelledZoo, Predictor
 from graph_metanetworks.tasks.accuracy.intervals import coverage_error, covered
+from graph_metanetworks.tasks.accuracy.predictor import find_probes
 from graph_metanetworks.tasks.accuracy.scores import Scores, scores
 from graph_metanetworks.tasks.splits import HIDDEN, Setting, family_of
 
 LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 LEVEL = 0.9
+LEAST = 20  # networks of a group to judge its intervals by
 
 
 @dataclass(frozen=True)
@@ -31,10 +33,11 @@ class Trust:
     rivals: dict[str, tuple[Scores, float]]  # scores, and mean tau within family and size
     levels: tuple[float, ...]
     coverage: dict[str, list[float]]  # by method
-    shifts: list[Shift]
+    shifts: dict[str, list[Shift]]  # by method: the first, and those with probes
     permuted: dict[str, float]  # largest change of a prediction, by method
     networks: int  # in the test part
     known: int  # residuals that intervals come from
+    groups: dict[str, dict[str, tuple[int, float]]]  # networks and coverage by method and group
 
     @property
     def within_answer(self) -> str:
@@ -65,13 +68,29 @@ class Trust:
         )
 
     @property
+    def group_answer(self) -> str:
+        parts = []
+        for method, groups in self.groups.items():
+            if groups:
+                worst = min(groups, key=lambda name: groups[name][1])
+                count, held = groups[worst]
+                chance = 2 * coverage_error(LEVEL, count, self.known)
+                parts.append(f"{method}: {held:.1%} for {worst} ({count:,} networks, chance ± {chance:.1%})")
+        return (
+            f"The worst family or size. {'; '.join(parts)}." if parts else "The groups are too small to say."
+        )
+
+    @property
     def shift_answer(self) -> str:
-        parts = [
-            f"{shift.name}: {shift.predicted:.2f} predicted{_true(shift)}, {shift.warned:.0%} called out of "
-            "distribution"
-            for shift in self.shifts
-        ]
-        return capitalized("; ".join(parts) + ".")
+        answers = []
+        for method, shifts in self.shifts.items():
+            parts = [
+                f"{shift.name}: {shift.predicted:.2f} predicted{_true(shift)}, "
+                f"{shift.warned:.0%} called out of distribution"
+                for shift in shifts
+            ]
+            answers.append(f"{method}. {capitalized('; '.join(parts))}.")
+        return " ".join(answers)
 
     @property
     def permutation_answer(self) -> str:
@@ -101,11 +120,15 @@ def examine(results: Results, data: LabelledZoo) -> Trust | None:
     split = results.task.split(data, setting, 0)
     found = results.predictions(cell)["test"]
     sizes = table[HIDDEN].to_pylist() if HIDDEN in table.column_names else [""] * len(table)
-    every = np.array([f"{f} {s}".strip() for f, s in zip(family_of(table).tolist(), sizes, strict=True)])
+    families = family_of(table)
+    every = np.array([f"{f} {s}".strip() for f, s in zip(families.tolist(), sizes, strict=True)])
     groups = every[split.test]
     others = rival_predictions(table, data.labels, split)
     predicted = {f"the weights ({title})": found.predicted, **others}
     predictors = {name: Predictor.load(own.folder(results.out)) for name, own in cells.items()}
+    examined = {
+        name: own for name, own in predictors.items() if name == title or find_probes(own.model) is not None
+    }
     return Trust(
         title=title,
         setting=results.task.setting(setting),
@@ -116,10 +139,14 @@ def examine(results: Results, data: LabelledZoo) -> Trust | None:
         },
         levels=LEVELS,
         coverage={name: _coverage(results, own, predictors[name]) for name, own in cells.items()},
-        shifts=examine_shifts(predictors[title], data, split.test),
+        shifts=examine_shifts(examined, data, split.test),
         permuted={name: permutation_gap(own, data, split.test) for name, own in predictors.items()},
         networks=len(found.true),
         known=len(predictors[title].calibration),
+        groups={
+            name: _group_coverage(results, cells[name], own, families[split.test], groups)
+            for name, own in examined.items()
+        },
     )
 
 
@@ -137,6 +164,22 @@ def _coverage(results: Results, cell: Cell, predictor: Predictor) -> list[float]
     predicted, true = torch.from_numpy(test.predicted), torch.from_numpy(test.true)
     calibration = predictor.calibration.double()
     return [covered(predicted, true, calibration, level) for level in LEVELS]
+
+
+def _group_coverage(
+    results: Results, cell: Cell, predictor: Predictor, *groupings: np.ndarray
+) -> dict[str, tuple[int, float]]:
+    """Return networks and coverage at `LEVEL` of each family, and of each family and size."""
+    test: Predicted = results.predictions(cell)["test"]
+    predicted, true = torch.from_numpy(test.predicted), torch.from_numpy(test.true)
+    found = {}
+    for groups in groupings:
+        for group in sorted(set(groups.tolist())):
+            own = torch.from_numpy(groups == group)
+            if own.sum() >= LEAST:
+                held = covered(predicted[own], true[own], predictor.calibration.double(), LEVEL)
+                found[group] = (int(own.sum()), held)
+    return found
 
 
 def _scores(predicted: np.ndarray, true: np.ndarray) -> Scores:

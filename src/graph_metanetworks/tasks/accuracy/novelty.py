@@ -1,4 +1,10 @@
-"""Novelty: how far a network is from the training networks, by statistics of weights and by its outputs."""
+"""Novelty: whether a network is unlike the training networks, and why.
+
+Scores say how novel a network is: how far its weights are from those of the training networks, what its batch
+norms tell of its data, which of its outputs have similar weights, and what its outputs on probes are. A score
+that is higher than in nearly all known networks flags a network. Networks that look untrained, or that have
+other kinds of layers, are flagged too.
+"""
 
 from __future__ import annotations
 
@@ -11,33 +17,32 @@ from torch import Tensor, nn
 from graph_metanetworks.graph.batch import Batch, Stack
 from graph_metanetworks.nn.baselines.statistics import WeightStatistics
 from graph_metanetworks.nn.fitted import resize_buffers
+from graph_metanetworks.nn.probes import Probes
 from graph_metanetworks.table import listed
-from graph_metanetworks.tasks.accuracy.imprint import Imprint
+from graph_metanetworks.tasks.accuracy.imprint import Imprint, relations, responses
+from graph_metanetworks.tasks.accuracy.input_statistics import InputStatistics
+from graph_metanetworks.tasks.accuracy.untrained import Untrained
 
 NEIGHBOURS = 5
 EXACT = "donot_use_mm_for_euclid_dist"  # products lose the digits of small distances
-FAR = 0.99  # a network farther away than this share of the validation networks is out of distribution
+RARE = 0.01  # share of the known networks that may be flagged, by all scores together
+OTHER_DATA = "was it trained on other data?"
+REASONS = (  # one for each score
+    "its weights are farther from those of the training networks than usual",
+    f"its batch norms have seen other inputs than those of the training networks; {OTHER_DATA}",
+    f"its output weights do not resemble those of the training networks; {OTHER_DATA}",
+    f"its outputs on probes do not resemble those of the training networks; {OTHER_DATA}",
+)
 
 
 @dataclass(frozen=True)
 class NoveltyScore:
-    """How novel a network is.
+    """Why a network is novel, if it is."""
 
-    Args:
-        distance: to the nearest training networks.
-        share: of the validation networks that are nearer to the training networks.
-        unlike: share of the validation networks of similar accuracy whose outputs are more typical.
-    """
-
-    distance: float
-    share: float
-    unlike: float = 0.0
+    unusual: tuple[bool, ...] = ()  # which scores are higher than usual
+    untrained: bool = False  # its weights are as initialisation leaves them
     unknown: tuple[str, ...] = ()  # kinds of edges that no training network has
     missing: tuple[str, ...] = ()  # kinds of edges that all training networks have, but not this one
-
-    @property
-    def is_far(self) -> bool:
-        return self.share > FAR
 
     @property
     def warning(self) -> str:
@@ -51,57 +56,96 @@ class NoveltyScore:
             return f"it has {listed(self.unknown)}, which no network of the training zoo has"
         if self.missing:
             return f"it has no {listed(self.missing)}, which all networks of the training zoo have"
-        if self.is_far:
-            share = "any" if self.share == 1 else f"{min(self.share, 0.999):.1%}"
-            return f"it is farther from the training zoo than {share} of the validation networks"
-        if self.unlike > FAR:
-            return (
-                "its output weights do not resemble those of the training networks; was it trained on other "
-                "data?"
-            )
-        return ""
+        if self.untrained:
+            return "it looks untrained: its weights are as initialisation leaves them"
+        found = [reason for reason, own in zip(REASONS, self.unusual, strict=False) if own]
+        return found[-1] if found else ""  # the last ones say most
 
 
 class Novelty(nn.Module):
-    """Mean distance to the nearest training networks, in statistics of weights by kind of edge.
+    """Scores of networks, and thresholds that few training and validation networks exceed.
 
-    The features do not come from the predictor: what it has learned to ignore may be what is new.
+    Only the predicted accuracy and probes come from the predictor: what it has learned to ignore may be what
+    is new.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.statistics = WeightStatistics("kind", unknown="ignore")
-        self.imprint = Imprint()
+        self.imprint, self.responses = Imprint(), Imprint()
+        self.inputs = InputStatistics()
+        self.untrained = Untrained()
         self.known = nn.Buffer(torch.zeros(0, 0))  # features of the training networks
-        self.usual = nn.Buffer(torch.zeros(0))  # distances of the validation networks, ascending
-        resize_buffers(self, "known", "usual")
+        self.thresholds = nn.Buffer(torch.full((len(REASONS),), torch.inf))
+        self.accuracies = nn.Buffer(torch.zeros(0))  # predicted for the training networks
+        resize_buffers(self, "known", "accuracies")
 
     @torch.no_grad()
-    def fit(self, train: Iterable[Batch], validation: Iterable[Batch]) -> None:
-        """Learn from training and validation networks; `train` is iterated over twice."""
+    def fit(
+        self,
+        train: Iterable[Batch],
+        validation: Iterable[Batch],
+        accuracies: Tensor,
+        probes: Probes | None = None,
+    ) -> None:
+        """Learn from training and validation networks and their predicted accuracies.
+
+        Both are iterated over repeatedly. Training networks help to set thresholds: each is compared with the
+        others.
+        """
+        everything = [*train, *validation]
         self.statistics.fit(train)
         self.known = nn.Buffer(torch.cat([self.statistics(batch) for batch in train]))
-        kept = [self.distances(batch) for batch in validation]
-        self.usual = nn.Buffer(torch.cat(kept).sort().values)
+        self.inputs.fit(train)
+        self.accuracies = nn.Buffer(accuracies[: len(self.known)].to(self.known))
+        among = torch.cdist(self.known, self.known, compute_mode=EXACT).fill_diagonal_(torch.inf)
+        gaps = torch.cat([among, *(self._gaps(batch) for batch in validation)])
+        looks = self._looks(gaps, accuracies, probes)
+        self.imprint.fit([own for batch in everything for own in relations(batch)], looks)
+        if probes is not None:
+            found = [own for batch in everything for own in responses(probes, batch)]
+            self.responses.fit(found, accuracies)
+        scores = [
+            _nearest(gaps)[0],
+            torch.cat([self.inputs(batch) for batch in everything]),
+            self.imprint.known_scores(),
+            self.responses.known_scores(),
+        ]
+        never = torch.full_like(scores[0], -torch.inf)
+        self.thresholds = nn.Buffer(_thresholds([own if len(own) else never for own in scores]))
+
+    def _gaps(self, batch: Batch) -> Tensor:  # [B, n]
+        return torch.cdist(self.statistics(batch), self.known, compute_mode=EXACT)
+
+    def _looks(self, gaps: Tensor, accuracies: Tensor, probes: Probes | None) -> Tensor:  # [B]
+        """Return how accurate networks look by their weights.
+
+        Probes show that a network trained on other data is bad at this one, but its weights are those of a
+        good network, and must be compared with good ones.
+        """
+        if probes is None:
+            return accuracies
+        similar = self.accuracies[_nearest(gaps)[1]].mean(1)
+        return torch.maximum(accuracies.to(similar), similar).float()
 
     @torch.no_grad()
-    def distances(self, batch: Batch) -> Tensor:  # [B]
-        """Return distances, rounded so that they are the same for permuted networks and in another batch."""
-        gaps = torch.cdist(self.statistics(batch), self.known, compute_mode=EXACT)
-        nearest = gaps.topk(min(NEIGHBOURS, len(self.known)), dim=1, largest=False).values
-        return nearest.mean(1).float().to(self.known)
-
-    def judge(self, batch: Batch, accuracies: Tensor) -> list[NoveltyScore]:
-        """Judge the networks of a batch, given their predicted accuracies `[B]`."""
-        distances = self.distances(batch)
-        nearer = torch.searchsorted(self.usual, distances) / max(1, len(self.usual))
+    def judge(self, batch: Batch, accuracies: Tensor, probes: Probes | None = None) -> list[NoveltyScore]:
+        """Judge the networks of a batch, given predicted accuracies `[B]`, and the predictor's probes."""
+        gaps = self._gaps(batch)
+        scores = [
+            _nearest(gaps)[0],
+            self.inputs(batch),
+            self.imprint(relations(batch), self._looks(gaps, accuracies, probes)),
+            self.responses(responses(probes, batch) if probes else [], accuracies),
+        ]
+        unusual = torch.stack(scores, 1) > self.thresholds
         kinds = {}
         for stack in batch.stacks:
             kinds |= dict.fromkeys(stack.members, self._other_kinds(stack))
-        judged = zip(distances.tolist(), nearer.tolist(), self.imprint.judge(batch, accuracies), strict=True)
+        judged = zip(unusual.tolist(), self.untrained.judge(batch), strict=True)
         return [
-            NoveltyScore(distance, 1.0 if any(kinds[member]) else share, unlike, *kinds[member])
-            for member, (distance, share, unlike) in enumerate(judged)
+            NoveltyScore(tuple(own), untrained, *kinds[member])
+            for member, (own, untrained) in enumerate(judged)
         ]
 
     def _other_kinds(self, stack: Stack) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -111,6 +155,34 @@ class Novelty(nn.Module):
         everywhere = self.known.view(len(self.known), len(known), -1)[..., -1].bool().all(0).tolist()
         usual = [kind for kind, always in zip(known, everywhere, strict=True) if always]
         return _named(k for k in own if k not in known), _named(k for k in usual if k not in own)
+
+
+def _nearest(gaps: Tensor) -> tuple[Tensor, Tensor]:  # [B, n] -> [B], [B, k]
+    """Return the mean distance to the nearest known networks, and which they are.
+
+    Distances are rounded, so that they are the same for permuted networks and in another batch.
+    """
+    count = max(1, min(NEIGHBOURS, gaps.shape[1] - 1))
+    found = gaps.topk(count, dim=1, largest=False)
+    return found.values.mean(1).float().to(gaps), found.indices
+
+
+def _thresholds(scores: list[Tensor]) -> Tensor:
+    """Return the threshold of each score, the same number of known networks beyond each.
+
+    It is the largest number for which few networks are beyond any of them.
+
+    >>> _thresholds([torch.arange(200.0), torch.arange(200.0).flip(0)])  # one of 200 is beyond each
+    tensor([198., 198.])
+    """
+    stacked = torch.stack(scores)  # [scores, n]
+    ordered, order = stacked.sort(dim=1, descending=True)
+    ranks = order.argsort(dim=1).where(
+        stacked.isfinite(), stacked.shape[1] - 1
+    )  # the last if it has no score
+    best = ranks.min(0).values.sort().values
+    found = ordered[:, best[int(RARE * len(best))]]
+    return torch.where(found.isfinite(), found, torch.inf)  # too few networks have this score
 
 
 def _named(columns: Iterable[str]) -> tuple[str, ...]:

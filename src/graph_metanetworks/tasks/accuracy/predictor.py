@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from graph_metanetworks.errors import TaskError
 from graph_metanetworks.graph.batch import Batch
 from graph_metanetworks.nn.fitted import resize_buffers
+from graph_metanetworks.nn.probes import Probes
 from graph_metanetworks.table import Table
 from graph_metanetworks.tasks.accuracy.intervals import interval
 from graph_metanetworks.tasks.accuracy.novelty import Novelty
@@ -31,6 +32,11 @@ class Prediction:
     low: float
     high: float
     warning: str = ""  # the reason not to trust it, if there is one
+
+
+def find_probes(model: nn.Module) -> Probes | None:
+    """Return the probes that a model runs networks on, if it does."""
+    return next((part for part in model.modules() if isinstance(part, Probes)), None)
 
 
 class AccuracyReference(nn.Module):
@@ -79,7 +85,7 @@ class Predictor(Runner):
             accuracies.tolist(),
             low.tolist(),
             high.tolist(),
-            self.novelty.judge(batch, accuracies),
+            self.novelty.judge(batch, accuracies, find_probes(self.model)),
             strict=True,
         )
         return [

@@ -15,8 +15,9 @@ from graph_metanetworks.methods.method import Output
 from graph_metanetworks.tasks.accuracy import intervals
 from graph_metanetworks.tasks.accuracy.data import LABEL, LabelledZoo
 from graph_metanetworks.tasks.accuracy.novelty import Novelty
-from graph_metanetworks.tasks.accuracy.predictor import AccuracyReference, Predictor
+from graph_metanetworks.tasks.accuracy.predictor import AccuracyReference, Predictor, find_probes
 from graph_metanetworks.tasks.accuracy.scores import scores
+from graph_metanetworks.tasks.accuracy.untrained import fresh_networks
 from graph_metanetworks.tasks.data import TaskData
 from graph_metanetworks.tasks.evaluation import Evaluation, number_rows, predict_parts, target_parts
 from graph_metanetworks.tasks.options import TaskOptions
@@ -95,13 +96,16 @@ class Accuracy(Task[Options]):
         return Evaluation(
             {part: asdict(scores(predicted[part], true[part])) for part in predicted},
             number_rows(data, split, predicted),
-            AccuracyReference(calibration, self._fit_novelty(data, split, predicted)),
+            AccuracyReference(calibration, self._fit_novelty(model, data, split, predicted)),
         )
 
-    def _fit_novelty(self, data: TaskData, split: Split, predicted: dict[str, Tensor]) -> Novelty:
+    def _fit_novelty(
+        self, model: nn.Module, data: TaskData, split: Split, predicted: dict[str, Tensor]
+    ) -> Novelty:
         """Fit the detector of networks that are out of distribution."""
         novelty, size = Novelty().double(), self.options.batch_size
         train, validation = (Networks(data, part, size) for part in (split.train, split.validation))
-        novelty.fit(train, validation)
-        novelty.imprint.fit(train, predicted["train"], validation, predicted["validation"])
+        accuracies = torch.cat([predicted["train"], predicted["validation"]])
+        novelty.fit(train, validation, accuracies, find_probes(model))
+        novelty.untrained.fit(fresh_networks(data.networks, split.train, size), train)
         return novelty
