@@ -78,8 +78,8 @@ class NetworkReader:
         elif "general.architecture" in facts.config:  # GGUF, which permutes some weights of attention
             raise CheckpointError(
                 f"'{facts.path}' has the names and layout of llama.cpp, which no network of PyTorch has. "
-                "Convert it with transformers: AutoModelForCausalLM.from_pretrained(folder, gguf_file=name), then "
-                "save_pretrained(...), and use that folder."
+                "Convert it with transformers: AutoModelForCausalLM.from_pretrained(folder, gguf_file=name), "
+                "then save_pretrained(...), and use that folder."
             )
         else:
             raise CheckpointError(
