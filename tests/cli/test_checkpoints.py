@@ -2,16 +2,19 @@
 
 import csv
 import json
+import pickle
+import shutil
 import sys
 from io import StringIO
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 import torch
 from torch import nn
 from typer.testing import CliRunner, Result
 
-from graph_metanetworks.cli import app
+from graph_metanetworks.cli import app, parts
 from graph_metanetworks.zoo import Zoo
 from support.checkpoint_folder import write_folder
 
@@ -84,6 +87,52 @@ def test_a_mixed_folder_is_predicted(place: Path, tmp_path: Path) -> None:
     assert f"left out {26 - len(rows)} checkpoints of 26" in result.stderr
     assert not Path("-").exists()
     assert "no column of" in fails("predict", place / "run", tmp_path, *build)  # none of them is in the table
+
+
+def test_a_mixed_folder_is_embedded_and_searched(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ("embed", place / "run", place / "zoo", "--quiet")
+    passes(*words, "--out", "zoo.parquet", "--plot", "map.svg")
+    assert "test accuracy" in Path("map.svg").read_text()
+    folder = shutil.copytree(place / "checkpoints", tmp_path / "checkpoints")
+    (folder / "text.pt").write_text("hello")
+    own = ("--network", f"{place / 'models.py'}:build", "--labels", place / "results.csv", "--quiet")
+    words = ("embed", place / "run", "checkpoints", *own)
+    result = passes(*words, "--out", "one.parquet", "--plot", "own.svg")
+    assert "left out 1 checkpoint of 25" in result.stderr and "no row for it" in result.stderr
+    assert "test accuracy" in Path("own.svg").read_text()  # the labels of the table
+    zoo, one = (pq.read_table(file) for file in ("zoo.parquet", "one.parquet"))
+    assert sorted(zoo["embedding"].to_pylist()) == sorted(one["embedding"].to_pylist())
+    assert one["architecture"].null_count == 0
+
+    monkeypatch.setattr(parts, "share_out", _elsewhere)
+    passes(*words, "--out", "many.parquet")
+    assert pq.ParquetFile("many.parquet").num_row_groups > 2
+    assert pq.read_table("many.parquet").equals(one)
+    words = ("search", place / "run", folder / "run00.safetensors", "checkpoints", *own)
+    result = passes(*words, "--top", 2, "--json", "-")
+    first, second = json.loads(result.stdout)
+    assert first["network"] == "checkpoints/run00.safetensors" and first["distance"] == 0
+    assert second["distance"] > 0 and "left out 1 checkpoint of 25" in result.stderr
+
+
+def _elsewhere(work, cut, *, ray):
+    """Share out as if to processes that have not imported the user's file."""
+    for part in cut(2):
+        sent = pickle.dumps((work, part))
+        sys.modules.pop("models", None)
+        work, part = pickle.loads(sent)
+        yield pickle.loads(pickle.dumps(work(part)))
+
+
+def test_a_hugging_face_folder_is_embedded(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    config = transformers.GPT2Config(vocab_size=20, n_positions=16, n_embd=8, n_layer=1, n_head=2)
+    transformers.GPT2LMHeadModel(config).save_pretrained(tmp_path / "tiny")
+    passes("embed", "untrained", tmp_path / "tiny", "--out", tmp_path / "e.parquet", "--quiet")
+    assert pq.read_table(tmp_path / "e.parquet")["network"].to_pylist() == [str(tmp_path / "tiny")]
 
 
 def test_checkpoints_are_traced(place: Path, tmp_path: Path) -> None:
