@@ -128,7 +128,7 @@ def test_every_package_is_pinned() -> None:
 
 
 def test_every_extra_is_named_by_a_package() -> None:
-    tools = {"", "all", "test", "docs", "dev"}
+    tools = {"", "all", "test", "compare", "docs", "dev"}
     assert set(EXTRAS.values()) == set(requirements()) - tools
 
 
