@@ -217,10 +217,13 @@ def test_any_name_can_be_saved() -> None:
 def test_novelty(batch: gmn.Batch) -> None:
     novelty, fresh = Novelty().double(), Novelty().double()
     double = batch.to(torch.float64)
-    novelty.fit([double], [double], torch.linspace(0, 1, 2 * len(batch), dtype=torch.float64))
+    accuracies = torch.linspace(0, 1, 2 * len(batch), dtype=torch.float64)
+    novelty.fit([double], [double], accuracies)
     fresh.load_state_dict(novelty.state_dict())
     assert fitted_names(fresh) == fitted_names(novelty) != ()
-    assert torch.equal(fresh.distances(double), novelty.distances(double))
+    own = accuracies[: len(batch)]
+    assert fresh.judge(double, own) == novelty.judge(double, own)
+    assert torch.equal(fresh.thresholds, novelty.thresholds)
 
 
 @pytest.mark.parametrize("name", MODELS)

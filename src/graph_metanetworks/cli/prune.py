@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, cast
 
 import typer
 
@@ -11,6 +11,7 @@ from graph_metanetworks.cli import options
 from graph_metanetworks.cli.friendly import Debug, friendly_errors
 from graph_metanetworks.cli.named import Saved, named_network, traced_on
 from graph_metanetworks.errors import PruneError
+from graph_metanetworks.prune.api import Pruning
 from graph_metanetworks.prune.api import prune as carry_out
 from graph_metanetworks.prune.folder import save_pruned
 from graph_metanetworks.prune.plan import prune_plan
@@ -78,6 +79,6 @@ def prune(
             return
         small = carry_out(network, plan, *example.args, form=form, **example.kwargs)
         save_pruned(small, out)
-        pruning = small.pruning
+        pruning = cast(Pruning, small.pruning)
         what = "a module of the same class" if pruning.form == "module" else f"a program: {pruning.reason}"
         typer.echo(f"result: {what}\nproved: {pruning.proof}\nsaved to {out}")

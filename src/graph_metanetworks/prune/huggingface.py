@@ -35,7 +35,7 @@ def save_configuration(small: nn.Module, plan: PrunePlan, folder: Path) -> bool:
 def configuration(small: nn.Module, plan: PrunePlan) -> Any:
     """Return a configuration that builds a model of the same shapes and sizes, or None."""
     config = vars(small).get("config")
-    if not hasattr(config, "to_dict") or not hasattr(small, "save_pretrained"):
+    if config is None or not hasattr(config, "to_dict") or not hasattr(small, "save_pretrained"):
         return None
     wanted = {name: tuple(value.shape) for name, value in small.state_dict().items()}
     for values in islice(_candidates(config.to_dict(), plan), MOST):

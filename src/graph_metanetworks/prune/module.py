@@ -322,10 +322,10 @@ def _(module: nn.Embedding | nn.EmbeddingBag, changes: Mapping[str, Any]) -> Non
 @update.register
 def _(module: nn.RNNBase, changes: Mapping[str, Any]) -> None:
     gates = {"LSTM": 4, "GRU": 3}.get(module.mode, 1)
-    rows, module.input_size = module.weight_ih_l0.shape
+    rows, module.input_size = module.get_parameter("weight_ih_l0").shape
     module.hidden_size = rows // gates
     if module.proj_size:
-        module.proj_size = module.weight_hh_l0.shape[1]
+        module.proj_size = module.get_parameter("weight_hh_l0").shape[1]
 
 
 @update.register
