@@ -4,18 +4,16 @@ import csv
 import json
 import pickle
 import shutil
-import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from typer.testing import CliRunner, Result
 
 from graph_metanetworks import experiments
-from graph_metanetworks.cli import app
 from graph_metanetworks.zoo import Zoo
+from support.command_line import fails, run, succeeds
 from support.scaled_networks import scaled_zoo
 
 NETWORK = """
@@ -27,25 +25,8 @@ def build(hidden=4):
 QUICK = ("--steps", 6, "--rounds", 2, "--batch-size", 8, "--quiet")
 
 
-def run(*args: object) -> Result:
-    return CliRunner().invoke(app, [*map(str, args)])
-
-
 def passes(*args: object) -> str:
-    result = run(*args)
-    assert result.exit_code == 0, result.output
-    return result.output
-
-
-def fails(*args: object) -> str:
-    result = run(*args)
-    assert result.exit_code == 1 and isinstance(result.exception, SystemExit), result.output
-    return " ".join(result.output.split())
-
-
-@pytest.fixture(autouse=True)
-def own_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "path", sys.path[:])
+    return succeeds(*args).output
 
 
 @pytest.fixture(scope="module")

@@ -12,34 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from torch import nn
-from typer.testing import CliRunner, Result
 
-from graph_metanetworks.cli import app, parts
+from graph_metanetworks.cli import parts
 from graph_metanetworks.zoo import Zoo
 from support.checkpoint_folder import write_folder
+from support.command_line import fails, succeeds
 
 QUICK = ("--setting", 50, "--steps", 4, "--batch-size", 8, "--quiet")
-
-
-def run(*args: object) -> Result:
-    return CliRunner().invoke(app, [*map(str, args)])
-
-
-def passes(*args: object) -> Result:
-    result = run(*args)
-    assert result.exit_code == 0, result.output
-    return result
-
-
-def fails(*args: object) -> str:
-    result = run(*args)
-    assert result.exit_code == 1 and isinstance(result.exception, SystemExit), result.output
-    return " ".join(result.output.split())
-
-
-@pytest.fixture(autouse=True)
-def own_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "path", sys.path[:])
 
 
 @pytest.fixture(scope="module")
@@ -48,22 +27,22 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("own")
     write_folder(place, 24)
     words = ("--network", f"{place / 'models.py'}:build", "--labels", place / "results.csv", "--quiet")
-    result = passes("zoo", "import", "folder", place / "checkpoints", *words, "--out", place / "zoo")
+    result = succeeds("zoo", "import", "folder", place / "checkpoints", *words, "--out", place / "zoo")
     assert "has 24 networks" in result.output and "left out" not in result.output
-    output = passes("train", "accuracy", place / "zoo", "--out", place / "run", *QUICK).output
+    output = succeeds("train", "accuracy", place / "zoo", "--out", place / "run", *QUICK).output
     assert "validation" in output  # 4 steps are fewer than the 20 rounds by default
     return place
 
 
 def test_the_zoo_is_like_any_other(place: Path) -> None:
-    assert "all 1 shards with 24 networks are intact" in passes("zoo", "check", place / "zoo").output
-    output = passes("zoo", "info", place / "zoo").output
+    assert "all 1 shards with 24 networks are intact" in succeeds("zoo", "check", place / "zoo").output
+    output = succeeds("zoo", "info", place / "zoo").output
     assert all(family in output for family in ("mlp", "deep", "gru")) and "models.py:build" in output
 
 
 def test_what_is_left_out_is_listed(place: Path, tmp_path: Path) -> None:
     words = ("zoo", "import", "folder", place / "checkpoints", "--out", tmp_path / "zoo", "--link", "--quiet")
-    result = passes(*words, "--network", f"{place / 'models.py'}:mlp", "--labels", place / "results.csv")
+    result = succeeds(*words, "--network", f"{place / 'models.py'}:mlp", "--labels", place / "results.csv")
     assert "left out 16 files of 24" in result.stderr and "and 6 more" in result.stderr
     assert "more/run02.ckpt: does not fit Sequential: 4 of" in result.stderr
     assert len(Zoo.open(tmp_path / "zoo")) == 8
@@ -75,12 +54,12 @@ def test_what_is_left_out_is_listed(place: Path, tmp_path: Path) -> None:
 def test_a_mixed_folder_is_predicted(place: Path, tmp_path: Path) -> None:
     words = ("predict", place / "run", place / "checkpoints", "--quiet")
     build = ("--network", f"{place / 'models.py'}:build", "--labels", place / "results.csv")
-    found = json.loads(passes(*words, *build, "--json", "-").stdout)
+    found = json.loads(succeeds(*words, *build, "--json", "-").stdout)
     assert len(found) == 24
     (tmp_path / "text.pt").write_text("hello")
     torch.save(nn.Linear(3, 3).state_dict(), tmp_path / "other.pt")
     own = ("--network", f"{place / 'models.py'}:mlp", "--kwarg", "width=3")
-    result = passes(*words, tmp_path, *own, "--csv", "-")
+    result = succeeds(*words, tmp_path, *own, "--csv", "-")
     rows = list(csv.DictReader(StringIO(result.stdout)))
     same = {row["name"]: row["accuracy"] for row in found}
     assert rows and all(float(row["accuracy"]) == pytest.approx(same[row["name"]]) for row in rows)
@@ -94,13 +73,13 @@ def test_a_mixed_folder_is_embedded_and_searched(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     words = ("embed", place / "run", place / "zoo", "--quiet")
-    passes(*words, "--out", "zoo.parquet", "--plot", "map.svg")
+    succeeds(*words, "--out", "zoo.parquet", "--plot", "map.svg")
     assert "test accuracy" in Path("map.svg").read_text()
     folder = shutil.copytree(place / "checkpoints", tmp_path / "checkpoints")
     (folder / "text.pt").write_text("hello")
     own = ("--network", f"{place / 'models.py'}:build", "--labels", place / "results.csv", "--quiet")
     words = ("embed", place / "run", "checkpoints", *own)
-    result = passes(*words, "--out", "one.parquet", "--plot", "own.svg")
+    result = succeeds(*words, "--out", "one.parquet", "--plot", "own.svg")
     assert "left out 1 checkpoint of 25" in result.stderr and "no row for it" in result.stderr
     assert "test accuracy" in Path("own.svg").read_text()  # the labels of the table
     zoo, one = (pq.read_table(file) for file in ("zoo.parquet", "one.parquet"))
@@ -108,11 +87,11 @@ def test_a_mixed_folder_is_embedded_and_searched(
     assert one["architecture"].null_count == 0
 
     monkeypatch.setattr(parts, "share_out", _elsewhere)
-    passes(*words, "--out", "many.parquet")
+    succeeds(*words, "--out", "many.parquet")
     assert pq.ParquetFile("many.parquet").num_row_groups > 2
     assert pq.read_table("many.parquet").equals(one)
     words = ("search", place / "run", folder / "run00.safetensors", "checkpoints", *own)
-    result = passes(*words, "--top", 2, "--json", "-")
+    result = succeeds(*words, "--top", 2, "--json", "-")
     first, second = json.loads(result.stdout)
     assert first["network"] == "checkpoints/run00.safetensors" and first["distance"] == 0
     assert second["distance"] > 0 and "left out 1 checkpoint of 25" in result.stderr
@@ -131,7 +110,7 @@ def test_a_hugging_face_folder_is_embedded(tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
     config = transformers.GPT2Config(vocab_size=20, n_positions=16, n_embd=8, n_layer=1, n_head=2)
     transformers.GPT2LMHeadModel(config).save_pretrained(tmp_path / "tiny")
-    passes("embed", "untrained", tmp_path / "tiny", "--out", tmp_path / "e.parquet", "--quiet")
+    succeeds("embed", "untrained", tmp_path / "tiny", "--out", tmp_path / "e.parquet", "--quiet")
     assert pq.read_table(tmp_path / "e.parquet")["network"].to_pylist() == [str(tmp_path / "tiny")]
 
 
@@ -139,13 +118,13 @@ def test_checkpoints_are_traced(place: Path, tmp_path: Path) -> None:
     file = place / "checkpoints" / "run01.pt"
     words = (f"{place / 'models.py'}:deep", "--kwarg", "width=4", "--checkpoint", file)
     for command in ("trace", "symmetry"):
-        result = passes(command, *words)
+        result = succeeds(command, *words)
         assert "under 'model_state'; stripped 'module.'" in " ".join(result.stderr.split())
         assert "no key 'ema'" in fails(command, *words, "--key", "ema")
     torch.save(torch.load(file)["model_state"] | {"extra": torch.ones(1)}, tmp_path / "more.pt")
     words = (*words[:-1], tmp_path / "more.pt")
     assert "--ignore-extra" in fails("trace", *words)
-    assert "dropped extra" in " ".join(passes("trace", *words, "--ignore-extra").stderr.split())
+    assert "dropped extra" in " ".join(succeeds("trace", *words, "--ignore-extra").stderr.split())
     assert "as the first argument" in fails("trace", "--checkpoint", file)
     assert "name a network" in fails("trace")
 
@@ -154,19 +133,19 @@ def test_a_hugging_face_folder_is_traced(tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
     config = transformers.GPT2Config(vocab_size=20, n_positions=16, n_embd=8, n_layer=1, n_head=2)
     transformers.GPT2LMHeadModel(config).save_pretrained(tmp_path / "tiny")
-    output = passes("trace", "--checkpoint", tmp_path / "tiny").output
+    output = succeeds("trace", "--checkpoint", tmp_path / "tiny").output
     assert "GPT2LMHeadModel" in output and "a Hugging Face folder" in output
-    assert "GPT2LMHeadModel" in passes("symmetry", tmp_path / "tiny").output
+    assert "GPT2LMHeadModel" in succeeds("symmetry", tmp_path / "tiny").output
 
 
 def test_symmetry_as_json(tmp_path: Path) -> None:
     words = ("symmetry", "torch.nn:TransformerEncoderLayer", "--arg", 8, "--arg", 2, "--kwarg", "dropout=0.0")
-    data = json.loads(passes(*words, "--json", "-").stdout)
+    data = json.loads(succeeds(*words, "--json", "-").stdout)
     heads = next(own for own in data["permuted"] if own["kind"] == "heads")
     inner = [own for own in data["permuted"] if own["kind"] == "within heads"]
     assert inner and all(data["permuted"][own["within"][0]] == heads for own in inner)
     assert data["log_order"] > 0 and data["fixed"] and {"scales", "signs", "phases"} < data["scaling"].keys()
-    passes(*words, "--json", tmp_path / "s.json")
+    succeeds(*words, "--json", tmp_path / "s.json")
     assert json.loads((tmp_path / "s.json").read_text()) == data
 
 
@@ -184,16 +163,16 @@ def test_the_detail_of_a_picture(tmp_path: Path) -> None:
     wide = nn.Linear(200, 200)
     torch.save(wide.state_dict(), tmp_path / "wide.pt")
     words = ("trace", "torch.nn:Linear", "--arg", 200, "--arg", 200, "--plot", tmp_path / "a.svg")
-    result = passes(*words, "--checkpoint", tmp_path / "wide.pt")
+    result = succeeds(*words, "--checkpoint", tmp_path / "wide.pt")
     assert "Use --detail neurons to draw all 401 nodes" in " ".join(result.output.split())
     small = ("trace", "torch.nn:Linear", "--arg", 3, "--arg", 2, "--plot")
     torch.save(nn.Linear(3, 2).state_dict(), tmp_path / "small.pt")
     weights = ("--checkpoint", tmp_path / "small.pt")
-    assert "--detail" not in passes(*small, tmp_path / "b.svg", *weights, "--detail", "neurons").output
+    assert "--detail" not in succeeds(*small, tmp_path / "b.svg", *weights, "--detail", "neurons").output
     assert "positive" in (tmp_path / "b.svg").read_text()
     assert (
         "The picture shows groups"
-        in passes(*small, tmp_path / "c.svg", *weights, "--detail", "groups").output
+        in succeeds(*small, tmp_path / "c.svg", *weights, "--detail", "groups").output
     )
 
 

@@ -1,7 +1,6 @@
 """The command line: targets, inputs, checkpoints, outputs, and errors without a traceback."""
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -56,12 +55,6 @@ def broken():
 def text():
     return "not a network"
 """
-
-
-@pytest.fixture(autouse=True)
-def own_path(monkeypatch):
-    """Targets are put on the path; it is as before after the test."""
-    monkeypatch.setattr(sys, "path", sys.path[:])
 
 
 @pytest.fixture

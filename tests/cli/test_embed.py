@@ -1,7 +1,6 @@
 """gmn embed and gmn search: what a user types, and what is written."""
 
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -9,11 +8,11 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from safetensors.torch import save_file
-from typer.testing import CliRunner, Result
 
 import graph_metanetworks as gmn
-from graph_metanetworks.cli import app, parts
+from graph_metanetworks.cli import parts
 from graph_metanetworks.tasks.embedding_file import embeddings_of
+from support.command_line import fails, run, succeeds
 from support.scaled_networks import scaled_zoo
 from support.traced import sample
 
@@ -25,26 +24,9 @@ def build(hidden=4):
 """
 
 
-def run(*args: object) -> Result:
-    return CliRunner().invoke(app, [*map(str, args)])
-
-
 def passes(*args: object) -> str:
-    """What is printed to standard output."""
-    result = run(*args)
-    assert result.exit_code == 0, result.output
-    return result.stdout
-
-
-def fails(*args: object) -> str:
-    result = run(*args)
-    assert result.exit_code == 1 and isinstance(result.exception, SystemExit), result.output
-    return " ".join(result.output.split())
-
-
-@pytest.fixture(autouse=True)
-def own_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "path", sys.path[:])
+    """Return what is printed to standard output."""
+    return succeeds(*args).stdout
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,6 @@
 """The commands of `gmn zoo` and their messages."""
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -29,11 +28,6 @@ def fails(*args: object) -> str:
     assert result.exit_code == 1, result.output
     assert isinstance(result.exception, SystemExit)
     return result.output
-
-
-@pytest.fixture(autouse=True)
-def own_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "path", sys.path[:])
 
 
 @pytest.fixture(scope="module")
