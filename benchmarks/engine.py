@@ -141,7 +141,7 @@ def ratios(repeats: int) -> Iterator[list[str]]:
                 f"{found[META_LAYER, 'forward and backward'] / found[own, 'forward and backward']:.1f}x",
                 f"{kept:,.0f} MB",
                 f"1/{theirs / kept:.1f}",
-                f"1/{theirs / streamed:.0f}",
+                f"1/{theirs / max(streamed, 1):.0f}",
                 f"{share:.0%}" if blocks == "message-passing" else "-",
             ]
 
