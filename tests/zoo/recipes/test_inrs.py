@@ -12,7 +12,7 @@ from graph_metanetworks.zoo import build
 from graph_metanetworks.zoo.data import load
 from graph_metanetworks.zoo.inr import Siren
 from graph_metanetworks.zoo.recipe import Recipe, Trained, network_seed
-from graph_metanetworks.zoo.recipes.inrs import ImageChoice, ImageInrs, SineInrs, SineWave
+from graph_metanetworks.zoo.recipes.inrs import ImageInrs, SineInrs, SineWave
 from support.zoo_recipes import Regressors
 
 
@@ -68,15 +68,19 @@ def test_the_defaults_are_those_of_the_protocols() -> None:
     assert sines.fit_options.stop_loss == 1e-4
 
 
-def test_network_k_is_image_k(digits: ImageInrs) -> None:
-    data = load("digits")
-    number = len(data.train_images) + 3
-    choice = digits.draw_at(number, torch.Generator())
-    assert choice == ImageChoice(number, int(data.test_labels[3]), "test")
-    assert torch.equal(digits.original(choice), data.test_images[3] / 255)
-    assert digits.draw_at(digits.num_images + 2, torch.Generator()) == replace(
-        digits.draw_at(2, torch.Generator()), copy=1
-    )
+def test_every_image_has_its_turn_and_both_splits_are_drawn_in_proportion(digits: ImageInrs) -> None:
+    data, count = load("digits"), digits.num_images
+    choices = [digits.draw_at(k, torch.Generator()) for k in range(count)]
+    assert sorted(choice.image for choice in choices) == list(range(count))
+    for few in (10, 100, 1000):
+        tested = sum(choice.split == "test" for choice in choices[:few])
+        assert tested == len(data.test_images) * few // count
+    for choice in choices[:8]:
+        number = choice.image if choice.split == "train" else choice.image - len(data.train_images)
+        images, labels = (getattr(data, f"{choice.split}_{name}") for name in ("images", "labels"))
+        assert choice.label == labels[number]
+        assert torch.equal(digits.original(choice), images[number] / 255)
+    assert digits.draw_at(count + 2, torch.Generator()) == replace(choices[2], copy=1)
     drawn = {digits.draw(torch.Generator().manual_seed(seed)).image for seed in range(50)}
     assert len(drawn) > 40
 

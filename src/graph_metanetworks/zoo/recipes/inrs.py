@@ -166,7 +166,7 @@ class ImageChoice:
 
 
 class ImageInrs(InrRecipe[ImageChoice]):
-    """SIRENs fitted to images: network k to image k, with training images first and then test images.
+    """SIRENs fitted to images, in order, training and test images in proportion however few there are.
 
     Args:
         data: the name of a data set, see `graph_metanetworks.zoo.data.load`.
@@ -174,8 +174,8 @@ class ImageInrs(InrRecipe[ImageChoice]):
         min_psnr: fits below this PSNR are marked as not converged.
 
     >>> recipe = ImageInrs(data="digits")
-    >>> recipe.draw_at(1300, torch.Generator()).split
-    'test'
+    >>> [recipe.draw_at(index, torch.Generator()).split for index in range(5)]
+    ['train', 'train', 'train', 'test', 'train']
     """
 
     name: ClassVar[str] = "image-inrs"
@@ -205,7 +205,8 @@ class ImageInrs(InrRecipe[ImageChoice]):
         self.min_psnr = min_psnr
 
     def options(self) -> dict[str, Any]:
-        return super().options() | self.provenance | {"min_psnr": self.min_psnr}
+        # the order keeps zoos from before training and test images were mixed from being extended
+        return super().options() | self.provenance | {"min_psnr": self.min_psnr, "order": "interleaved"}
 
     @classmethod
     def from_options(cls, options: dict[str, Any]) -> ImageInrs:
@@ -220,7 +221,11 @@ class ImageInrs(InrRecipe[ImageChoice]):
         return self._choice(int(torch.randint(self.num_images, (), generator=generator)))
 
     def draw_at(self, index: int, generator: torch.Generator) -> ImageChoice:
-        return self._choice(index)
+        copy, place = divmod(index, self.num_images)
+        images, trained = self.num_images, len(self._loaded.train_labels)
+        tested = [(images - trained) * taken // images for taken in (place, place + 1)]  # so far
+        image = trained + tested[0] if tested[1] > tested[0] else place - tested[0]
+        return self._choice(copy * images + image)
 
     def original(self, config: ImageChoice) -> Tensor:  # [channels, height, width]
         """The image that a network was fitted to."""
