@@ -4,7 +4,6 @@ import pytest
 import torch
 
 import graph_metanetworks as gmn
-from graph_metanetworks.symmetry.automorphism import Automorphism
 from graph_metanetworks.symmetry.stacks import StackedAutomorphism
 from graph_metanetworks.testing.automorphism import numbered
 from support.tiny import TINY
@@ -17,21 +16,13 @@ def drawn(graph: gmn.ParameterGraph, count: int = COUNT) -> StackedAutomorphism:
     return graph.symmetry.sample_stack(count, torch.Generator().manual_seed(0))
 
 
-def each(permutations: StackedAutomorphism) -> list[Automorphism]:
-    """The elements one by one."""
-    symmetry = permutations.symmetry
-    both = zip(symmetry.variables, permutations.copies.variables, strict=True)
-    tables = [(axis, permutations.tables[copy]) for axis, copy in both]
-    return [Automorphism(symmetry, {a: t[number] for a, t in tables}) for number in range(len(permutations))]
-
-
 @some_architectures()
 def test_each_network_moves_by_its_own_element(name: str) -> None:
     graph = traced(name).graph
     permutations, values = drawn(graph), numbered(graph)
     stacked = {p.name: values[p.name].reshape(-1, 1, 1).expand(-1, COUNT, 1) for p in graph.parameters}
     moved = permutations.apply(stacked)
-    for number, element in enumerate(each(permutations)):
+    for number, element in enumerate(permutations[i] for i in range(COUNT)):
         expected = element.apply(values)
         for parameter in graph.parameters:
             found = moved[parameter.name][:, number, 0].view(parameter.shape)

@@ -34,7 +34,8 @@ class Prepared(nn.Module):
 
     def __init__(self, preparation: nn.Module, model: nn.Module, level: Level = "graph") -> None:
         super().__init__()
-        self.preparation, self.model, self.level = preparation, model, level
+        self.preparation, self.model = preparation, model
+        self.level: Level = level
 
     def fit(self, batches: Iterable[Batch]) -> None:
         """Fit the preparation, then the model to what it will see."""

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from graph_metanetworks.symmetry.action import Tables, images
+from graph_metanetworks.symmetry.automorphism import Automorphism
 from graph_metanetworks.symmetry.axes import (
     Axis,
     Cases,
@@ -96,6 +97,11 @@ class StackedAutomorphism:
 
     def __len__(self) -> int:
         return self.copies.count
+
+    def __getitem__(self, network: int) -> Automorphism:
+        """Return the element of one network."""
+        both = zip(self.symmetry.variables, self.copies.variables, strict=True)
+        return Automorphism(self.symmetry, {axis: self.tables[copy][network] for axis, copy in both})
 
     def inverse(self) -> StackedAutomorphism:
         """Return the elements that undo these."""
