@@ -114,11 +114,11 @@ class Branches(nn.Module):
     [
         (Residual, (1, 3), "a 'residual' connection"),
         (Twice, (1, 3), "a parameter that is used twice, 'layer.weight'"),
-        (Branches, (1, 3), "a '.*' connection|two layers on the same inputs"),
+        (Branches, (1, 3), "two layers on the same inputs, 'first.weight', 'second.weight'"),
         (
             lambda: nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4)),
             (1, 3),
-            r"a layer norm scale",
+            "a layer norm scale",
         ),
         (lambda: nn.Conv2d(4, 4, 3, groups=2), (1, 4, 5, 5), "a layer whose outputs do not have all inputs"),
         (lambda: nn.Sequential(nn.Conv1d(2, 3, 1), nn.BatchNorm1d(3)), (2, 2, 5), "a batch norm scale"),

@@ -185,9 +185,7 @@ def _layer(
     inputs = (block.source - source.start).expand(block.shape).reshape(-1)
     order, taps = _order(outputs * source.size + inputs, target.size * source.size)
     if taps == 0:
-        raise _NotAChain(
-            f"a layer that does not join all of its inputs to all of its outputs, '{block.parameter}'"
-        )
+        raise _NotAChain(f"a layer whose outputs do not have all inputs, '{block.parameter}'")
     bias_order = None
     if bias is not None:
         block = graph.blocks[bias]
@@ -199,7 +197,7 @@ def _layer(
 
 
 def _order(place: Tensor, places: int) -> tuple[Tensor | None, int]:
-    """Return the order of edges by place, None if they have it, and how many share a place: 0 if that varies."""
+    """Sort edges by place; None if they are sorted. Also return how many share a place, 0 if that varies."""
     counts = place.bincount(minlength=places)
     count = int(counts[0]) if bool((counts == counts[0]).all()) else 0
     order = place.argsort(stable=True)
