@@ -141,7 +141,7 @@ def _chain(graph: ParameterGraph) -> Chain:
         if block.kind in WEIGHT_KINDS:
             if source in weights:
                 raise _NotAChain(
-                    f"two layers on the same inputs: {_parameters(graph, weights[source][0], number)}"
+                    f"two layers on the same inputs, {_parameters(graph, weights[source][0], number)}"
                 )
             weights[source] = number, target
         elif target in biases:
