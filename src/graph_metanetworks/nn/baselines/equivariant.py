@@ -27,7 +27,7 @@ class Place:
     """Where a tensor `[n, *groups, c]` lies, and which of its axes are permuted.
 
     >>> place = Place(groups=(1, 0), sizes={0: 2}, permuted=frozenset({1}))
-    >>> place.fold(torch.zeros(5, 32, 2, 7)).shape                                # the two inputs stay in place
+    >>> place.fold(torch.zeros(5, 32, 2, 7)).shape                        # the two inputs stay in place
     torch.Size([5, 32, 14])
     >>> place.unfold(torch.zeros(5, 32, 14)).shape
     torch.Size([5, 32, 2, 7])
