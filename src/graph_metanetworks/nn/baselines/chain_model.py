@@ -20,8 +20,6 @@ from graph_metanetworks.nn.encoders import moments_of
 from graph_metanetworks.nn.fitted import Fitted
 from graph_metanetworks.nn.mlp import Mlp
 
-WIDEST = 2048  # hidden channels
-
 
 class ChainModel(Fitted):
     """Base of models on chains of linear and convolution layers, such as MLPs and plain CNNs.
@@ -127,7 +125,9 @@ class ChainModel(Fitted):
 
     def _within_budget(self, form: ChainForm) -> int:
         """Return how many hidden channels give about `budget` parameters."""
-        low, high = 1, WIDEST // self.multiple
+        low, high = 1, 1
+        while self._count(form, high * self.multiple) <= self.budget:
+            low, high = high, 2 * high
         while low < high:  # the first that is above the budget
             middle = (low + high) // 2
             above = self._count(form, middle * self.multiple) > self.budget
