@@ -12,7 +12,15 @@ from graph_metanetworks.errors import TaskError, UnsupportedNetwork
 from graph_metanetworks.lookup import UnknownTarget, find_object
 from graph_metanetworks.methods.method import Method, Output
 from graph_metanetworks.methods.variants import MODIFIERS_HELP, split_name, variant
-from graph_metanetworks.nn.baselines import DMC, ProbedStatNN, StatNN, WeightSet
+from graph_metanetworks.nn.baselines import (
+    DMC,
+    FlatMlp,
+    Inr2Vec,
+    NeuronTransformer,
+    ProbedStatNN,
+    StatNN,
+    WeightSet,
+)
 from graph_metanetworks.nn.baselines.boosting import BoostedStatNN
 from graph_metanetworks.nn.grit import Grit
 from graph_metanetworks.nn.metanetwork import GraphMetanetwork
@@ -160,6 +168,40 @@ METHODS = {
                 "small": lambda output: WeightSet(56, 176, output.width),
             },
             learning_rate=1e-2,
+        ),
+        Method(
+            "mlp",
+            "MLP",
+            "an MLP on the flat weights; one architecture; sees the order of neurons",
+            {
+                size: lambda output, budget=budget: FlatMlp(
+                    None, output.width, level="edge" if output.level == "edge" else "graph", budget=budget
+                )
+                for size, budget in BUDGETS.items()
+            },
+            levels=("graph", "edge"),
+            learning_rate=3e-3,
+        ),
+        Method(
+            "transformer",
+            "Transformer",
+            "a transformer on neurons as tokens; plain chains of one architecture; sees the order of neurons",
+            {
+                "paper": lambda output: NeuronTransformer(None, output.width, layers=4, budget=750_000),
+                "small": lambda output: NeuronTransformer(None, output.width, layers=2, budget=50_000),
+            },
+            learning_rate=3e-3,
+        ),
+        Method(
+            "inr2vec",
+            "INR2Vec",
+            "the maximum over rows of hidden matrices; MLPs of one architecture and width; sees the order of "
+            "neurons",
+            {
+                size: lambda output, budget=budget: Inr2Vec(None, output.width, budget=budget)
+                for size, budget in BUDGETS.items()
+            },
+            learning_rate=3e-3,
         ),
     )
 }
