@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import torch
@@ -52,7 +53,7 @@ class Inr2Vec(OneArchitecture):
         sizes = [width, hidden, hidden, 2 * hidden]
         rows = [
             layer
-            for before, after in zip(sizes[:-1], sizes[1:], strict=True)
+            for before, after in pairwise(sizes)
             for layer in (nn.Linear(before, after), nn.BatchNorm1d(after), nn.ReLU())
         ]
         return {"each": nn.Sequential(*rows), "head": Mlp(2 * hidden, 2 * hidden, self.out)}
