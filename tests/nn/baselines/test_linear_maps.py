@@ -41,7 +41,7 @@ def expressed(model: LinearChainModel, chain: TinyChain) -> int:
     [
         (NfnNp(), lambda chain: chain.exchanges("all")),
         (NfnHnp(), lambda chain: chain.exchanges("hidden")),
-        (Dws(), lambda chain: chain.exchanges("hidden")),
+        (Dws(pool="mean"), lambda chain: chain.exchanges("hidden")),
         (NfnPt(), lambda chain: chain.entry_changes()),
     ],
     ids=["np", "hnp", "dws", "pt"],
@@ -55,4 +55,9 @@ def test_a_layer_expresses_all_maps_that_commute(
 def test_counts_of_a_small_mlp() -> None:
     """An MLP 2-3-2-1 has 20 numbers, and 400 linear maps on them."""
     chain = TinyChain((2, 3, 2, 1))
-    assert [expressed(model, chain) for model in (NfnPt(), NfnNp(), NfnHnp(), Dws())] == [6, 57, 75, 75]
+    assert [expressed(model, chain) for model in (NfnPt(), NfnNp(), NfnHnp(), Dws(pool="mean"))] == [
+        6,
+        57,
+        75,
+        75,
+    ]
