@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 import graph_metanetworks as gmn
-from graph_metanetworks.errors import UnsupportedNetwork
+from graph_metanetworks.errors import TaskError, UnsupportedNetwork
 from graph_metanetworks.nn.baselines import Dws, NfnHnp, NfnNp, NfnPt, Nft
 from graph_metanetworks.nn.baselines.chain_model import ChainModel
 
@@ -192,7 +192,7 @@ def test_embeddings_are_the_input_of_the_last_layer() -> None:
     batch = batch_of(mlp(), mlp())
     model = fitted("dws", batch, out=3).float()
     assert torch.allclose(model.head.second(model.embed(batch)), model(batch))
-    with pytest.raises(ValueError, match="dws at edge level"):
+    with pytest.raises(TaskError, match="dws at edge level"):
         fitted("dws", batch, level="edge").embed(batch)
 
 

@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
+from graph_metanetworks.errors import TaskError
 from graph_metanetworks.graph.batch import Batch, Stack, require_batch
 from graph_metanetworks.nn.baselines.chain import Chain, chain_of, join_stacks
 from graph_metanetworks.nn.baselines.chain_form import ChainForm, Permuted, require_form
@@ -154,7 +155,7 @@ class ChainModel(Fitted):
     def embed(self, batch: Batch) -> Tensor:
         """Return the representation of each network before the last layer, at graph level. [B, 2 * hidden]"""
         if self.level != "graph":
-            raise ValueError(f"{self.method} at edge level has no representation of whole networks.")
+            raise TaskError(f"{self.method} at edge level has no representation of whole networks.")
         return input_of(self.head.second, self, batch)
 
 
