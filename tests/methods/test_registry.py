@@ -1,6 +1,7 @@
 """Methods by name: their sizes, and what training needs of each."""
 
 from collections import Counter
+from functools import cache
 
 import pytest
 import torch
@@ -16,25 +17,31 @@ from support.scaled_networks import HIDDEN, Config, ScaledNetworks
 by_gradient = pytest.mark.parametrize("name", [name for name, m in METHODS.items() if m.by_gradient])
 
 
-@pytest.fixture(scope="module")
-def batch() -> gmn.Batch:
+CHAINS = ("nfn-np", "nfn-hnp", "nfn-pt", "nft", "dws")
+ONE_ARCHITECTURE = ("mlp", "transformer", "inr2vec")
+
+
+@cache
+def networks(*families: str) -> gmn.Batch:
     """Two networks of each architecture of a small zoo."""
     recipe = ScaledNetworks()
-    configs = [Config(family, width, 0.5, 0.5) for family, widths in HIDDEN.items() for width in widths]
+    configs = [Config(family, width, 0.5, 0.5) for family in families for width in HIDDEN[family]]
     graphs = [gmn.trace(recipe.build(config), *recipe.example(config)) for config in configs]
     trained = [recipe.train([config] * 2, [0, 1], lambda share: None) for config in configs]
     return gmn.collate([(g, own.state_dict) for g, pair in zip(graphs, trained, strict=True) for own in pair])
 
 
-ONE_ARCHITECTURE = ("mlp", "transformer", "inr2vec")
-
-
-def taken(name: str, batch: gmn.Batch) -> gmn.Batch:
-    """The networks that a method takes: all, or those of plain MLPs of one width."""
-    if name not in ONE_ARCHITECTURE:
-        return batch
+def plain_mlps() -> gmn.Batch:
     model = nn.Sequential(nn.Linear(2, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 1))
     return gmn.collate([(gmn.trace(model, torch.zeros(1, 2)), model.state_dict())] * 4)
+
+
+@pytest.fixture
+def batch(name: str) -> gmn.Batch:
+    """What a method takes: those on chains take networks of one depth, some only one architecture."""
+    if name in ONE_ARCHITECTURE:
+        return plain_mlps()
+    return networks("shallow") if name in CHAINS else networks(*HIDDEN)
 
 
 def made(name: str, size: str, batch: gmn.Batch, **output) -> nn.Module:
@@ -45,7 +52,7 @@ def made(name: str, size: str, batch: gmn.Batch, **output) -> nn.Module:
 
 def fitted(name: str, size: str, batch: gmn.Batch) -> nn.Module:
     model = made(name, size, batch)
-    as_metanetwork(model).fit([taken(name, batch)])
+    as_metanetwork(model).fit([batch])
     return model
 
 
@@ -60,9 +67,9 @@ def test_sizes_are_near_their_budget(name: str, size: str, batch: gmn.Batch) -> 
 def test_every_parameter_has_a_gradient_whatever_the_batch(name: str, batch: gmn.Batch) -> None:
     """Processes that train together wait for the gradients of all parameters."""
     model = fitted(name, "small", batch)
-    if name in ONE_ARCHITECTURE:
-        model(taken(name, batch)).sum().backward()
-        assert [name for name, parameter in model.named_parameters() if parameter.grad is None] == []
+    if name in (*CHAINS, *ONE_ARCHITECTURE):  # all batches have the same layers
+        model(batch).sum().backward()
+        assert all(parameter.grad is not None for parameter in model.parameters())
         return
     inputs, outputs = (
         next(group.size for group in batch.graphs[0].groups if group.kind == kind)
@@ -79,7 +86,7 @@ def test_the_width_of_the_output_is_the_task_s(name: str, batch: gmn.Batch) -> N
         with pytest.raises(TaskError, match="predicts one number per network"):
             METHODS[name].make("small", Output(width=3))
         return
-    model, batch = made(name, "small", batch, width=3), taken(name, batch)
+    model = made(name, "small", batch, width=3)
     as_metanetwork(model).fit([batch])
     assert model(batch).shape == (len(batch), 3)
 
