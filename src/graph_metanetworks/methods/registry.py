@@ -204,7 +204,7 @@ METHODS = {
                 for size, budget in BUDGETS.items()
             },
             levels=("graph", "edge"),
-            learning_rate=3e-3,
+            learning_rate=1e-3,
         ),
         Method(
             "transformer",
