@@ -53,7 +53,7 @@ def _predictions(results: Results, data: LabelledZoo) -> str:
         body += figures.errors_by_group(errors, where)
         body += html_table(scores_by_size(results, setting, groups)) if by_size else ""
     return body + paragraph(
-        "Figures are for the first seed, boxes show quartiles of the error on test networks. Tables by size are "
+        "Figures are for the first seed, with quartiles of the error on test networks. Tables by size are "
         "for all seeds; recalibrated R² is that after the best linear map from predictions to accuracies.",
         "note",
     )
