@@ -46,8 +46,8 @@ class Setting:
             by_size = "; or ".join(f"{name} ({about})" for name, about in BY_SIZE.items())
             raise TaskError(
                 f"there is no setting '{text}': give a percentage of networks to train on, such as 50 or 5; "
-                f"or {by_size}; or a column and a value to leave out, such as kind!=hash (train on other kinds, "
-                "test on hash and on a quarter of the others, held out)."
+                f"or {by_size}; or a column and a value to leave out, such as kind!=hash (train on other "
+                "kinds, test on hash and on a quarter of the others, held out)."
             )
         return cls(text, float(text))
 

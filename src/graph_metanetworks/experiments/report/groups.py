@@ -8,13 +8,18 @@ import numpy as np
 import pyarrow as pa
 
 from graph_metanetworks.experiments.grid import Cell
+from graph_metanetworks.experiments.report.page import Section, html_table, paragraph
 from graph_metanetworks.experiments.results import Results, Spread
 from graph_metanetworks.methods.registry import find_method
-from graph_metanetworks.table import Table
+from graph_metanetworks.table import Table, capitalized
 from graph_metanetworks.tasks.splits import column_of
 from graph_metanetworks.training.run_folder import Run
 
 LEAST = 8  # networks of a group
+KIND = "kind"
+NOTE = (
+    f"Test networks, mean and deviation over all seeds; groups of fewer than {LEAST} networks are left out."
+)
 Measure = Callable[[np.ndarray, np.ndarray], float]  # predicted, true -> score
 
 
@@ -51,6 +56,24 @@ def groups_by_column(table: pa.Table, column: str) -> dict[int, str]:
     {0: 'siren', 7: 'hash'}
     """
     return dict(zip(table["index"].to_pylist(), column_of(table, column).tolist(), strict=True))
+
+
+def group_sections(results: Results, table: pa.Table, measures: Mapping[str, Measure]) -> list[Section]:
+    """Break the scores of every setting down: by columns that settings leave a value of out, or by kind."""
+    settings = [results.task.setting(name) for name in results.grid.settings]
+    columns = [setting.left_out.column for setting in settings if setting.left_out is not None]
+    if not columns and KIND in table.column_names and len(table[KIND].unique()) > 1:
+        columns = [KIND]
+    sections = []
+    for column in dict.fromkeys(columns):
+        groups = groups_by_column(table, column)
+        body = "".join(
+            f"<h3>{capitalized(setting.title)}</h3>"
+            + html_table(scores_by_group(results, setting.name, groups, measures, column))
+            for setting in settings
+        )
+        sections.append(Section(f"Scores by {column}", body + paragraph(NOTE, "note")))
+    return sections
 
 
 def _by_group(
