@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graph_metanetworks.errors import TaskError
+from graph_metanetworks.tasks.grouped_splits import GroupedSetting
 from graph_metanetworks.tasks.splits import Setting
 
 
@@ -110,3 +111,25 @@ def test_unknown_settings(name: str) -> None:
 def test_too_few_networks() -> None:
     with pytest.raises(TaskError, match="9 networks are too few for the setting 5"):
         Setting.parse("5").split(table(9), np.ones(9, dtype=bool), 0)
+
+
+def test_what_is_left_out_of_a_zoo_with_a_split_of_its_own() -> None:
+    count = 300
+    known = pa.table(
+        {
+            "image": np.arange(count) // 3,
+            "kind": ["siren", "grid", "hash"] * (count // 3),
+            "split": ["train"] * 210 + ["test"] * 90,
+        }
+    )
+    everything = np.ones(count, dtype=bool)
+    own, without = (
+        GroupedSetting.of(name, "image").split(known, everything, 0) for name in ("own", "kind!=hash")
+    )
+    hashed = np.arange(count) % 3 == 2
+    assert np.array_equal(without.test, own.test)
+    for part in ("train", "validation"):
+        expected = own.parts()[part]
+        assert np.array_equal(without.parts()[part], expected[~hashed[expected]])
+    with pytest.raises(TaskError, match="no setting 'ood' here"):
+        GroupedSetting.of("ood", "image")
