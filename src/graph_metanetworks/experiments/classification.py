@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import csv
-from typing import NamedTuple, cast
+from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
@@ -23,7 +24,8 @@ SHOWN = 16  # misread networks
 COLUMNS = 8
 
 
-class Read(NamedTuple):
+@dataclass(frozen=True)
+class Read:
     """What a run made of one test network."""
 
     index: int

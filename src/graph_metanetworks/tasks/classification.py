@@ -74,15 +74,15 @@ def read_classes(networks: TracedZoo, label: str) -> tuple[tuple[str, ...], np.n
     missing = sum(value is None for value in values)
     if missing:
         raise TaskError(
-            f"{missing:,} of {len(values):,} networks of {where} have no '{label}'. Label them all, or make a "
-            "zoo without them: gmn.Zoo.open(folder).filter(...)."
+            f"{missing:,} of {len(values):,} networks of {where} have no '{label}'. Label them all, or make "
+            "a zoo without them: gmn.Zoo.open(folder).filter(...)."
         )
     classes = sorted(set(values))
     if len(classes) < 2 or len(classes) > len(values) / 2:
         found = f"one class, {classes[0]}" if len(classes) == 1 else f"{len(classes):,} different entries"
         raise TaskError(
-            f"the column '{label}' of {where} has {found}, for {len(values):,} networks. Name a column with at "
-            "least two classes, and several networks of each, with --label."
+            f"the column '{label}' of {where} has {found}, for {len(values):,} networks. Name a column with "
+            "at least two classes, and several networks of each, with --label."
         )
     numbers = {value: number for number, value in enumerate(classes)}
     return tuple(map(str, classes)), np.array([numbers[value] for value in values])

@@ -62,8 +62,8 @@ class GroupedSetting(Setting):
         if any(not len(own) for own in found.parts().values()):
             sizes = ", ".join(f"{len(own):,} to {name}" for name, own in found.parts().items())
             raise TaskError(
-                f"the setting {self.name} would leave {sizes}. Build a larger zoo, or choose a percentage such "
-                "as --setting 80."
+                f"the setting {self.name} would leave {sizes}. Build a larger zoo, or choose a percentage "
+                "such as --setting 80."
             )
         return found
 
