@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from graph_metanetworks.errors import ZooError
+from graph_metanetworks.trace.tracer import Tracer
 
 Config = TypeVar("Config")  # a frozen dataclass of plain values, each a column of the table
 
@@ -103,6 +104,11 @@ class Recipe(ABC, Generic[Config]):
     def example_kwargs(self, config: Config) -> dict[str, Any]:
         """Return further arguments of `forward`, by name."""
         return {}
+
+    @property
+    def tracer(self) -> Tracer:
+        """What traces the networks."""
+        return Tracer()
 
     @abstractmethod
     def shape(self, config: Config) -> Hashable:
