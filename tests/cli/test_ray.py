@@ -79,13 +79,13 @@ def test_embed_and_predict_on_two_machines(
 
 @dataclass(frozen=True)
 class DiesOnce:
-    """Kills its process the first time that it meets a part."""
+    """Kills its process the first time that it meets the first part."""
 
     folder: str
 
     def __call__(self, part: int) -> int:
-        marker = Path(self.folder, f"{part}")
-        if part % 3 == 0 and not marker.exists():
+        marker = Path(self.folder, "died")
+        if part == 0 and not marker.exists():
             marker.touch()
             os._exit(1)
         return 10 * part
@@ -93,10 +93,10 @@ class DiesOnce:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings(*NOISY)
-def test_lost_workers_are_replaced(cluster: str, tmp_path: Path) -> None:
-    found = list(share_out(DiesOnce(str(tmp_path)), lambda workers: range(8), ray=cluster))
-    assert found == [10 * part for part in range(8)]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["0", "3", "6"]  # they did die
+def test_a_lost_worker_is_replaced(cluster: str, tmp_path: Path) -> None:
+    found = list(share_out(DiesOnce(str(tmp_path)), lambda workers: range(5), ray=cluster))
+    assert found == [10 * part for part in range(5)]
+    assert (tmp_path / "died").exists()  # a worker did die
 
 
 # ------------------------------------------------------------------ without Ray
