@@ -55,6 +55,8 @@ def test_builders_that_fail() -> None:
         Builder.of(lambda width, height: None)(FACTS)
     with pytest.raises(CheckpointError, match=r"building the network of 'a.pt' failed: ZeroDivisionError"):
         Builder.of(lambda: 1 / 0)(FACTS)
+    with pytest.raises(CheckpointError, match=r"TypeError: .* 'height' was given the path of the file"):
+        Builder.of(lambda height: nn.Linear(height, 1))(FACTS)
     with pytest.raises(CheckpointError, match=r"returned a str, not an nn.Module"):
         Builder.of(lambda: "no network")(FACTS)
     assert Builder.of(lambda: None).reference is None

@@ -36,7 +36,7 @@ class Mismatch:
                 [_with_nearest(name, self.file, self.missing, self.network) for name in _first(self.extra)],
             ),
             *_lines(
-                f"{len(self.misshapen):,} tensors have another shape",
+                f"{len(self.misshapen):,} tensor{' has' if len(self.misshapen) == 1 else 's have'} another shape",
                 [
                     f"{name} {list(self.network[name])}, in the file {list(self.file[self.names[name]])}"
                     for name in _first(self.misshapen)
