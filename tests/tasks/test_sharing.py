@@ -156,9 +156,7 @@ def test_what_cannot_be_shared(runner: Runner, zoo: gmn.Zoo) -> None:
         runner.push_to_hub("predictor")
     with pytest.raises(StorageError, match=r"cannot upload to stranger/x.*hf auth login"):
         runner.push_to_hub("stranger/x")
-    with pytest.raises(
-        StorageError, match=r"cannot upload to offline/x.*nobody answers.*Check the connection"
-    ):
+    with pytest.raises(StorageError, match=r"offline/x .*nobody answers\. Check the connection"):
         runner.push_to_hub("offline/x")
     with pytest.raises(TaskError, match=r"no folder someone/nothing, and it is no run of the hub"):
         gmn.load("someone/nothing")

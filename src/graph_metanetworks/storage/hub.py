@@ -63,8 +63,8 @@ def upload(
             )
         except Exception as error:  # those of the hub's HTTP client are no OSError
             raise StorageError(
-                f"cannot upload to {name} on the Hugging Face hub: {error}. Check the connection, log in with "
-                "`hf auth login` or pass token=..., and check that the repository is yours."
+                f"cannot upload to {name} on the Hugging Face hub: {error}. Check the connection, log in "
+                "with `hf auth login` or pass token=..., and check that the repository is yours."
             ) from error
     return str(url)
 
