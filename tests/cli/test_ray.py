@@ -18,6 +18,7 @@ import graph_metanetworks as gmn
 from graph_metanetworks.cli import app
 from graph_metanetworks.errors import TaskError
 from graph_metanetworks.tasks.share_out import share_out
+from support.ray_cluster import two_nodes
 from support.scaled_networks import scaled_zoo
 
 NETWORK = """
@@ -31,14 +32,8 @@ NOISY = ("ignore::ResourceWarning", "ignore::FutureWarning", "ignore::Deprecatio
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[str]:
-    """A cluster of two nodes with one core each, both on this machine."""
-    utilities = pytest.importorskip("ray.cluster_utils")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", os.pathsep.join(path for path in sys.path if path))
-        machines = utilities.Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
-        machines.add_node(num_cpus=1)
-    yield machines.address
-    machines.shutdown()
+    with two_nodes() as address:
+        yield address
 
 
 @pytest.fixture(scope="module")
