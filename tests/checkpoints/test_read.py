@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 import graph_metanetworks as gmn
 from graph_metanetworks import CheckpointError, StateDictMismatch
+from graph_metanetworks.checkpoints import read as reading
 from graph_metanetworks.checkpoints.networks import NetworkReader
 from support.llama_gguf import write_llama
 
@@ -276,6 +277,18 @@ def test_files_that_are_no_checkpoints(weights, tmp_path: Path) -> None:
     for name, message in expected.items():
         with pytest.raises(CheckpointError, match=message):
             gmn.read_checkpoint(tmp_path / name)
+
+
+def test_ctrl_c_while_torch_reads_a_file(weights, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The interrupt comes out of torch as another error, and must not make the file a damaged one."""
+    save_file(weights, tmp_path / "a.safetensors")
+
+    def interrupted(*args: object, **kwargs: object) -> None:
+        raise ValueError("could not determine the shape of object type 'torch.storage.UntypedStorage'")
+
+    monkeypatch.setattr(reading, "safe_open", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        gmn.read_checkpoint(tmp_path / "a.safetensors")
 
 
 def test_files_without_a_state_dict(tmp_path: Path) -> None:
