@@ -21,10 +21,10 @@ TRAIN, BATCH = 1200, 64  # the other images test
 
 @cache
 def digits() -> tuple[Tensor, Tensor]:  # [N, 1, 8, 8], [N]
-    data = load_digits()
-    order = torch.randperm(len(data.target), generator=torch.Generator().manual_seed(0))
-    images = torch.tensor(data.images, dtype=torch.float32)[:, None] / 16
-    return images[order], torch.tensor(data.target)[order]
+    pixels, numbers = load_digits(return_X_y=True)
+    order = torch.randperm(len(numbers), generator=torch.Generator().manual_seed(0))
+    images = torch.as_tensor(pixels, dtype=torch.float32).view(-1, 1, 8, 8) / 16
+    return images[order], torch.as_tensor(numbers)[order]
 
 
 def train(network: nn.Module, steps: int, rate: float) -> torch.optim.Optimizer:

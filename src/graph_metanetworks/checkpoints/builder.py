@@ -120,7 +120,7 @@ class Builder:
         except UnknownTarget as error:
             raise CheckpointError(str(error)) from error
 
-    def _arguments(self, make: Callable[..., Any], facts: Facts) -> tuple[dict[str, Any], dict[str, str]]:
+    def _arguments(self, make: Callable[..., Any], facts: Facts) -> tuple[dict[str, Any], Mapping[str, str]]:
         """Return the values of arguments, and what arguments are taken for that have a user's own names."""
         wanted = list(_parameters(make).values())[len(self.args) :]
         values: dict[str, Any] = dict(self.kwargs)

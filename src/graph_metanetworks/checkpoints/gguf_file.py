@@ -52,7 +52,7 @@ def config_of_gguf(path: Path) -> dict[str, Any]:
     with optional_imports():
         import transformers
     config = transformers.AutoConfig.for_model(**found)
-    heads = transformers.MODEL_FOR_CAUSAL_LM_MAPPING
+    heads: Any = transformers.MODEL_FOR_CAUSAL_LM_MAPPING
     known = [heads[type(config)].__name__] if type(config) in heads else []
     return {**config.to_dict(), "architectures": found.get("architectures") or known}
 
