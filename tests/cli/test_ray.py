@@ -56,6 +56,7 @@ def passes(*args: object) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # workers import PyTorch, which takes minutes on a loaded machine
 @pytest.mark.filterwarnings(*NOISY)
 def test_embed_and_predict_on_two_machines(
     cluster: str, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -87,6 +88,7 @@ class DiesOnce:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # workers import PyTorch, which takes minutes on a loaded machine
 @pytest.mark.filterwarnings(*NOISY)
 def test_a_lost_worker_is_replaced(cluster: str, tmp_path: Path) -> None:
     found = list(share_out(DiesOnce(str(tmp_path)), lambda workers: range(5), ray=cluster))
