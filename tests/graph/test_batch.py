@@ -83,6 +83,24 @@ def test_weights_go_in_and_come_out():
         assert torch.equal(value, torch.stack([weights(NAMES[0])[name], -weights(NAMES[0])[name]], dim=-1))
 
 
+@pytest.mark.parametrize("names", [NAMES, ["mlp-relu"] * 3, ["attention-packed-qkv", "lstm"] * 2])
+def test_stacked_edges_are_the_weights_again(names):
+    """Also where blocks are parts of a parameter, or several networks share a graph; gradients flow back."""
+    batch = many(names)
+    values = torch.cat([graph.edge_values(weights(name)) for graph, name in zip(batch.graphs, names, strict=True)])
+    edges = values.double().requires_grad_()
+    again = batch.stacked(torch.stack([edges, 2 * edges], dim=1))
+    for found, given in zip(again.stacks, batch.stacks, strict=True):
+        assert found.members == given.members and found.weights.keys() == given.weights.keys()
+        for name, value in found.weights.items():
+            assert torch.equal(value, torch.cat([given.weights[name], 2 * given.weights[name]], dim=-1))
+    sum(value.sum() for stack in again.stacks for value in stack.weights.values()).backward()
+    owned = [graph.num_parameters for graph in batch.graphs]
+    assert edges.grad is not None and edges.grad.sum() == 3 * sum(owned)
+    with pytest.raises(gmn.StateDictMismatch, match="one row per edge"):
+        batch.stacked(edges[1:])
+
+
 def test_results_are_split_by_network():
     batch = many(NAMES)
     nodes = batch.split_nodes(torch.arange(batch.num_nodes)[:, None])
