@@ -42,7 +42,7 @@ def _command(reference: str, kind: type[Task[Any]]) -> Callable[..., None]:
             run = (train_tuned if tune else train_once)(task, data, out, machine)
             if is_first_process():
                 typer.echo(scores_table(task, run, out).text())
-                say(f"use it: gmn predict {out} CHECKPOINT --network my_model.py:build", "green")
+                say(f"use it: {task.runner_class.usage.format(run=out)}", "green")
 
     train.__doc__ = f"{kind.title}: train a method on a zoo. Rerun the same command to resume."
     return train

@@ -37,6 +37,15 @@ class Stack:
             return like.new_ones(()).expand(len(self.members), *edges.shape, like.shape[-1])
         return edges.elements.view(self.weights[edges.parameter]).movedim(-2, 0)
 
+    def named_weights(self) -> dict[str, Tensor]:
+        """Return weights in the shapes of a state dict, the first channel: `[networks, *shape]` by name."""
+        weights = {}
+        for parameter in self.graph.parameters:
+            flat = self.weights[parameter.name][..., 0]  # [elements, networks]
+            own = flat.T.reshape(len(self.members), *parameter.shape)
+            weights |= dict.fromkeys((parameter.name, *parameter.tied), own)
+        return weights
+
     def with_edges(self, values: Tensor) -> Stack:
         """Return the same networks with other weights, given on their edges, `[networks, edges, channels]`.
 

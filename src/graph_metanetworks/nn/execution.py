@@ -110,10 +110,11 @@ def run_pairs(network: GraphMetanetwork, batch: Batch, engine: str, plan: Execut
     for block in network.blocks:
         nodes = block(nodes, panels)
     state = State(nodes, nodes[:0])
-    if network.edge_pass is None:
+    if network.edge_encoder is None:
         return network.readout(state, links)
     edges = _Edges.of(network, batch, plan)
-    edges.pending.append((network.edge_pass, network.edge_pass.edge_terms(nodes, None)))
+    if network.edge_pass is not None:
+        edges.pending.append((network.edge_pass, network.edge_pass.edge_terms(nodes, None)))
     return _read(network, edges, state, links)
 
 
@@ -123,7 +124,7 @@ def _read(network: GraphMetanetwork, edges: _Edges, state: State, links: Links) 
     if isinstance(readout, PooledEdges):
         return readout.finish(edges.pool(readout), edges.batch)
     if isinstance(readout, EachEdge):
-        return edges.each(readout)
+        return edges.each(readout, state.nodes)
     if readout.reads_edges:
         state = state._replace(edges=edges.states_in_order_of(links))
     return readout(state, links)
@@ -185,11 +186,15 @@ class _Edges:
         assert swept.pooled is not None
         return swept.pooled
 
-    def each(self, readout: EachEdge) -> Tensor:
+    def each(self, readout: EachEdge, nodes: Tensor) -> Tensor:
         """Apply pending updates and return a readout's result on each edge, network by network. [E, out]"""
+        ends, updates = readout.end_terms(nodes), len(self.pending)
         swept = self._sweep(
-            lambda edges, _, weights: CellResult(edges=readout.cell(edges, weights)),
+            lambda edges, terms, weights: CellResult(
+                edges=readout.cell(edges, weights, *terms[updates:])
+            ),
             readout.weights(),
+            [] if ends is None else [ends],
             returns_edges=True,
         )
         assert swept.edges is not None

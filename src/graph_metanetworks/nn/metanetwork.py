@@ -30,6 +30,7 @@ from graph_metanetworks.nn.readouts import (
     EachEdge,
     EachNode,
     Edit,
+    FromEnds,
     MeanByKind,
     MeanEdges,
     MeanNodes,
@@ -54,7 +55,7 @@ READOUTS: dict[str, dict[str, type[Readout]]] = {
         "attention": AttentionPooling,
     },
     "node": {"each": EachNode},
-    "edge": {"each": EachEdge, "edit": Edit},
+    "edge": {"each": EachEdge, "ends": FromEnds, "edit": Edit},
 }
 
 PRESETS: dict[str, dict[str, Any]] = {
@@ -144,18 +145,19 @@ class GraphMetanetwork(nn.Module):
         self.channels = channels if edge_encoder is None else edge_encoder.channels
         self.engine: Engine = _checked_engine(engine)
         pairs = _joins_pairs(blocks)  # of neurons: edges then have no states of their own
-        if readout is None and pairs and level == "graph":
-            readout = "groups"
+        if readout is None and pairs:
+            readout = {"graph": "groups", "edge": "ends"}.get(level)
         self.readout = _readout(readout, level, hidden, out, vocabulary, tensors)
         self.node_encoder = node_encoder or NodeEncoder(hidden, vocabulary)
         self.unary = UnaryEncoder(hidden, vocabulary, channels=channels) if pairs else None
         self.matrices: WeightMatrices | BundleEncoder | None = None
         self.edge_encoder, self.edge_pass = edge_encoder, None
         if self.readout.reads_edges or not pairs:
+            width = self.readout.inner if isinstance(self.readout, FromEnds) else hidden
             self.edge_encoder = edge_encoder or EdgeEncoder(
-                hidden, vocabulary, channels=channels, fourier=fourier, tensors=tensors
+                width, vocabulary, channels=channels, fourier=fourier, tensors=tensors
             )
-        if self.readout.reads_edges and pairs:
+        if self.readout.reads_edges and pairs and not isinstance(self.readout, FromEnds):
             self.edge_pass = UpdatesEdges(hidden, inner or 2 * hidden, gain=1.0)
         self.canonical = None if canonical is None else Canonical(canonical)
         self.probes = probes

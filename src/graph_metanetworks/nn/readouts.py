@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from graph_metanetworks.graph.batch import Batch
 from graph_metanetworks.nn.engine.panel import Panel
+from graph_metanetworks.nn.engine.sweep import Terms
 from graph_metanetworks.nn.fitted import Fitted, refilled
 from graph_metanetworks.nn.mlp import Mlp, product
 from graph_metanetworks.nn.norm import RmsNorm, normed
@@ -178,9 +179,13 @@ class EachEdge(Readout):
     def weights(self) -> list[Tensor]:
         return [self.head.weight * self.norm.weight, self.head.bias]
 
-    def cell(self, edges: Tensor, weights: list[Tensor]) -> Tensor:
+    def cell(self, edges: Tensor, weights: list[Tensor], ends: Terms | None = None) -> Tensor:
         weight, bias = weights
         return product(normed(edges), weight) + bias
+
+    def end_terms(self, nodes: Tensor) -> Terms | None:
+        """Return terms of nodes that `cell` needs at both ends of an edge, if it does."""
+        return None
 
     def finish(self, result: Tensor, panel: Panel, batch: Batch) -> Tensor:
         """Return the result on a panel, `[*shape, out]`."""
@@ -188,6 +193,52 @@ class EachEdge(Readout):
 
     def forward(self, state: State, links: Links) -> Tensor:
         return self.finish(self.cell(state.edges, self.weights()), links.panel, links.batch)
+
+
+class FromEnds(EachEdge):
+    r"""A result for each edge from its weight and the states of its two nodes, in one pass. [E, out]
+
+    .. math:: y_{ij} = Q\, \mathrm{ReLU}(A v_j + B v_i + C e_{ij}) + \langle S v_j, T v_i \rangle
+
+    where :math:`e_{ij}` are features of the weight. Edges need no states before it, so this suits blocks that
+    update nodes only. The second term is a product of low rank, one matrix product for each weight matrix.
+
+    Args:
+        inner: width of the hidden layer.
+        rank: of the product of states, for each output.
+    """
+
+    reads_nodes = True
+
+    def __init__(self, hidden: int, out: int, inner: int | None = None, rank: int = 16) -> None:
+        Readout.__init__(self)
+        self.inner, self.out, self.rank = inner or hidden, out, rank
+        self.norm = nn.LayerNorm(hidden)
+        width = self.inner + out * rank
+        self.source = nn.Linear(hidden, width, bias=False)
+        self.target = nn.Linear(hidden, width)
+        self.head = nn.Linear(self.inner, out)
+
+    def end_terms(self, nodes: Tensor) -> Terms:
+        """Return the terms of nodes as sources and as targets. [N, hidden] -> [N, inner + out * rank] each"""
+        nodes = self.norm(nodes)
+        return Terms(self.source(nodes), self.target(nodes))
+
+    def weights(self) -> list[Tensor]:
+        return [self.head.weight, self.head.bias]
+
+    def cell(self, edges: Tensor, weights: list[Tensor], ends: Terms | None = None) -> Tensor:
+        assert ends is not None
+        (source, left), (target, right) = (end.split([self.inner, self.out * self.rank], -1) for end in ends)
+        weight, bias = weights
+        inner = (source + target + edges).relu_()
+        left, right = (end.unflatten(-1, (self.out, self.rank)) for end in (left, right))
+        return product(inner, weight) + torch.einsum("...or,...or->...o", left, right) / self.rank**0.5 + bias
+
+    def forward(self, state: State, links: Links) -> Tensor:
+        terms = self.end_terms(state.nodes)
+        ends = Terms(terms.source[links.source], terms.target[links.target])
+        return self.finish(self.cell(state.edges, self.weights(), ends), links.panel, links.batch)
 
 
 class Edit(Fitted, EachEdge):
