@@ -67,9 +67,11 @@ class EditRunner(Runner):
         return unstacked(self.edit(batch))
 
     @torch.no_grad()
-    def pictures(self, batch: Batch, edited: Batch | None = None) -> Pictures:
+    def pictures(
+        self, batch: Batch, edited: Batch | None = None, canvas: Canvas | None = None
+    ) -> Pictures:
         """Render networks before and after an edit, by default that of this run, and edit what they render."""
-        canvas = self.canvas
+        canvas = canvas or self.canvas
         before = render_batch(batch, canvas.coordinates)
         after = render_batch(edited or self.edit(batch), canvas.coordinates)
         target = canvas.edited(before, self.task.options.edit)
