@@ -16,7 +16,9 @@ QUICK = ("--steps", "4", "--rounds", "2", "--batch-size", "8", "--setting", "60"
 @pytest.fixture(scope="module")
 def zoo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("inrs") / "zoo"
-    build(ImageInrs(data="digits", protocol="editing", steps=20, hidden=16), 30, folder, workers=1, quiet=True)
+    build(
+        ImageInrs(data="digits", protocol="editing", steps=20, hidden=16), 30, folder, workers=1, quiet=True
+    )
     return folder
 
 

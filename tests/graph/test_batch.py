@@ -87,7 +87,9 @@ def test_weights_go_in_and_come_out():
 def test_stacked_edges_are_the_weights_again(names):
     """Also where blocks are parts of a parameter, or several networks share a graph; gradients flow back."""
     batch = many(names)
-    values = torch.cat([graph.edge_values(weights(name)) for graph, name in zip(batch.graphs, names, strict=True)])
+    values = torch.cat(
+        [graph.edge_values(weights(name)) for graph, name in zip(batch.graphs, names, strict=True)]
+    )
     edges = values.double().requires_grad_()
     again = batch.stacked(torch.stack([edges, 2 * edges], dim=1))
     for found, given in zip(again.stacks, batch.stacks, strict=True):

@@ -49,7 +49,8 @@ def edit(
     run: Annotated[Path, typer.Argument(help="Folder of a run of gmn train editing.")],
     networks: Annotated[Path, typer.Argument(metavar="FILE_OR_ZOO", help="An INR, or a zoo of them.")],
     out: Annotated[
-        Path, typer.Option(help=f"File of the edited network, *{FILE}; for a zoo, a new folder of such files.")
+        Path,
+        typer.Option(help=f"File of the edited network, *{FILE}; for a zoo, a new folder of such files."),
     ],
     picture: Annotated[
         Path | None,
@@ -132,7 +133,9 @@ def _of_file(path: Path, canvas: Canvas, described: tuple[Any, ...]) -> Inrs:
         try:
             architecture = SirenArchitecture.of(weights)
         except ValueError as error:
-            raise TaskError(f"{path}: {error}. Name what builds another INR, --network my_inr.py:build.") from error
+            raise TaskError(
+                f"{path}: {error}. Name what builds another INR, --network my_inr.py:build."
+            ) from error
         siren = Siren(architecture, canvas.conventions)
         graph = trace(siren, torch.zeros(1, architecture.inputs))
     return Inrs([path.stem], iter([collate([(graph, weights)], names=[str(path)])]), canvas)
@@ -159,10 +162,13 @@ def _write(editor: EditRunner, inrs: Inrs, out: Path, picture: Path | None) -> N
 def _draw(path: Path, pictures: Pictures, edit: str) -> None:
     with optional_imports():  # it imports matplotlib
         from graph_metanetworks.plot.image_sheet import Row, save_image_sheet
-    error = (pictures.edited - pictures.target).square().mean((1, 2, 3))
     rows = [
-        Row("INR", pictures.original),
-        Row("edited", pictures.edited, [f"error {one:.3f}" for one in error.tolist()]),
+        Row("INR", pictures.original, _notes(pictures.identity)),
+        Row("edited", pictures.edited, _notes(pictures.error)),
         Row(f"target\n({edit})", pictures.target),
     ]
     say(f"drew {save_image_sheet(path, rows)}", "green")
+
+
+def _notes(errors: torch.Tensor) -> list[str]:
+    return [f"MSE {error:.4f}" for error in errors.tolist()]

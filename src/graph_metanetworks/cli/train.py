@@ -61,7 +61,7 @@ def scores_table(task: Task[Any], run: Run, out: Path) -> Table:
     assert run.result is not None
     sizes, count = run.result["sizes"], run.result["parameters"]
     rows = [
-        (part, f"{sizes[part]:,}", *(f"{found[score.name]:.3f}" for score in task.scores))
+        (part, f"{sizes[part]:,}", *(f"{found[score.name]:.{score.digits}f}" for score in task.scores))
         for part, found in run.scores.items()
     ]
     header = ("part", "networks", *(score.title for score in task.scores))

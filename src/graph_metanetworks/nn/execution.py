@@ -190,9 +190,7 @@ class _Edges:
         """Apply pending updates and return a readout's result on each edge, network by network. [E, out]"""
         ends, updates = readout.end_terms(nodes), len(self.pending)
         swept = self._sweep(
-            lambda edges, terms, weights: CellResult(
-                edges=readout.cell(edges, weights, *terms[updates:])
-            ),
+            lambda edges, terms, weights: CellResult(edges=readout.cell(edges, weights, *terms[updates:])),
             readout.weights(),
             [] if ends is None else [ends],
             returns_edges=True,

@@ -16,7 +16,9 @@ QUICK = {"setting": "60", "steps": 20, "rounds": 2, "batch_size": 8, "patience":
 @pytest.fixture(scope="session")
 def inr_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("inrs") / "zoo"
-    build(ImageInrs(data="digits", protocol="editing", steps=60, hidden=16), 40, folder, workers=1, quiet=True)
+    build(
+        ImageInrs(data="digits", protocol="editing", steps=60, hidden=16), 40, folder, workers=1, quiet=True
+    )
     return folder
 
 

@@ -9,7 +9,15 @@ from torch import nn
 import graph_metanetworks as gmn
 from graph_metanetworks.errors import TaskError, UnsupportedNetwork
 from graph_metanetworks.nn.editor import Editor
-from graph_metanetworks.tasks.editing import Canvas, Editing, EditRunner, ImageZoo, Options, dilate, render_batch
+from graph_metanetworks.tasks.editing import (
+    Canvas,
+    Editing,
+    EditRunner,
+    ImageZoo,
+    Options,
+    dilate,
+    render_batch,
+)
 from graph_metanetworks.tasks.registry import make_task
 from graph_metanetworks.zoo import build
 from graph_metanetworks.zoo.recipes.inrs import ImageInrs, SineInrs

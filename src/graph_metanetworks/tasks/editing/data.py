@@ -120,7 +120,9 @@ class ImageZoo(TaskData):
             found = values.new_zeros(len(networks), *values.shape[1:]) if found is None else found
             found[own] = values
         if found is None:
-            raise TaskError(f"no network of {networks.zoo.folder} has finite weights, so none can be rendered.")
+            raise TaskError(
+                f"no network of {networks.zoo.folder} has finite weights, so none can be rendered."
+            )
         return found
 
     def references(self, train: np.ndarray, positions: np.ndarray) -> dict[str, float]:

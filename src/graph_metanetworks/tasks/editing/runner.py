@@ -28,6 +28,8 @@ class Pictures(NamedTuple):
     original: Tensor  # what they render
     edited: Tensor  # what they render with new weights
     target: Tensor  # the edited original
+    identity: Tensor  # mean squared error of the network as it is, in the values of its data [B]
+    error: Tensor  # that of the edited one
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -67,15 +69,14 @@ class EditRunner(Runner):
         return unstacked(self.edit(batch))
 
     @torch.no_grad()
-    def pictures(
-        self, batch: Batch, edited: Batch | None = None, canvas: Canvas | None = None
-    ) -> Pictures:
+    def pictures(self, batch: Batch, edited: Batch | None = None, canvas: Canvas | None = None) -> Pictures:
         """Render networks before and after an edit, by default that of this run, and edit what they render."""
         canvas = canvas or self.canvas
         before = render_batch(batch, canvas.coordinates)
         after = render_batch(edited or self.edit(batch), canvas.coordinates)
         target = canvas.edited(before, self.task.options.edit)
-        return Pictures(*(canvas.images(values.float()) for values in (before, after, target)))
+        images = (canvas.images(values.float()) for values in (before, after, target))
+        return Pictures(*images, *((own - target).square().mean((1, 2)) for own in (before, after)))
 
     def table(self, results: Sequence[StateDict]) -> Table:
         rows = [

@@ -14,7 +14,7 @@ from graph_metanetworks.graph.batch import Batch
 from graph_metanetworks.methods.method import Output
 from graph_metanetworks.nn.editor import Editor
 from graph_metanetworks.tasks.data import TaskData
-from graph_metanetworks.tasks.editing.data import ImageZoo, Images
+from graph_metanetworks.tasks.editing.data import Images, ImageZoo
 from graph_metanetworks.tasks.editing.images import EDITS
 from graph_metanetworks.tasks.editing.render import render_batch
 from graph_metanetworks.tasks.editing.runner import EditRunner
@@ -63,10 +63,10 @@ class Editing(Task[Options]):
     options_class = Options
     runner_class = EditRunner
     scores = (
-        Score("loss", "MSE", higher_is_better=False),
-        Score("identity", "identity", higher_is_better=False, headline=False),
-        Score("mean_image", "mean image", higher_is_better=False, headline=False),
-        Score("constant", "best constant", higher_is_better=False, headline=False),
+        Score("loss", "MSE", higher_is_better=False, digits=4),
+        Score("identity", "identity", higher_is_better=False, headline=False, digits=4),
+        Score("mean_image", "mean image", higher_is_better=False, headline=False, digits=4),
+        Score("constant", "best constant", higher_is_better=False, headline=False, digits=4),
     )
     methods = ("gmn",)
     settings = ("80",)
