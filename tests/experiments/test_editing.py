@@ -19,9 +19,7 @@ def zoo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_report_shows_pictures_and_errors_of_methods_that_learn_nothing(
-    zoo: Path, tmp_path: Path
-) -> None:
+def test_the_report_shows_pictures_and_errors_to_compare_with(zoo: Path, tmp_path: Path) -> None:
     words = (
         "--zoo",
         zoo,

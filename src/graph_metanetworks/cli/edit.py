@@ -95,8 +95,8 @@ def edit(
             inrs = _of_file(networks, canvas, (network, arg, kwarg, None, key, False))
         if out.suffix == FILE and len(inrs.names) > 1:
             raise TaskError(
-                f"{networks} has {len(inrs.names):,} networks, which do not fit into one file: choose one with "
-                "--index, or name a folder with --out."
+                f"{networks} has {len(inrs.names):,} networks, which do not fit into one file: choose one "
+                "with --index, or name a folder with --out."
             )
         _write(editor, inrs, out, picture)
 

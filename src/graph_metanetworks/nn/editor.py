@@ -19,7 +19,7 @@ SMALLEST = 1e-6  # deviation
 
 
 class Editor(Fitted):
-    r"""New weights :math:`\theta + \gamma \sigma f(\theta)`, where any model gives :math:`f`, one row per edge.
+    r"""New weights :math:`\theta + \gamma \sigma f(\theta)`, where any model gives :math:`f` on every edge.
 
     The step size :math:`\gamma` of each tensor is learned. The deviation :math:`\sigma` of the tensor in the
     training zoo makes steps relative to the size of weights. Both are found by `fit`.
@@ -83,8 +83,8 @@ class Editor(Fitted):
             if unknown:
                 raise UnsupportedNetwork(
                     f"{batch.names[given.members[0]]} has tensors that no training network had: "
-                    f"{', '.join(unknown[:4])}. Each tensor has a step size of its own, so edit networks of the "
-                    "same layers."
+                    f"{', '.join(unknown[:4])}. Each tensor has a step size of its own, so edit networks of "
+                    "the same layers."
                 )
             weights = {
                 name: torch.addcmul(value.to(change.weights[name].dtype), steps[name], change.weights[name])

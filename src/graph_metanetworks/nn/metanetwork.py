@@ -94,8 +94,9 @@ class GraphMetanetwork(nn.Module):
         level: "graph" `[B, out]`, "node" `[N, out]` or "edge" `[E, out]`.
         inner: width inside the blocks' MLPs; `hidden` by default.
         readout: at graph level "edges" (the mean over edges), "kinds", "tensors", "groups" (of nodes; the
-            default of "matrix-product" and "bundles"), "nodes" or "attention"; at edge level "each" or "edit"
-            (the weights plus a learned change); or a `Readout`.
+            default of "matrix-product" and "bundles"), "nodes" or "attention"; at edge level "each", "ends"
+            (from the weight and both nodes, in one pass; the default of these two) or "edit" (the weights
+            plus a learned change); or a `Readout`.
         channels: numbers on each edge: 1 for weights, 2 for weights and gradients, ...
         fourier: pairs of sine and cosine features of each weight.
         tensors: names of parameters with their own learned scale and, when editing, step size; others share
@@ -147,17 +148,17 @@ class GraphMetanetwork(nn.Module):
         pairs = _joins_pairs(blocks)  # of neurons: edges then have no states of their own
         if readout is None and pairs:
             readout = {"graph": "groups", "edge": "ends"}.get(level)
-        self.readout = _readout(readout, level, hidden, out, vocabulary, tensors)
+        on_edges = {"channels": self.channels, "fourier": fourier, "tensors": tensors}
+        self.readout = _readout(readout, level, hidden, out, vocabulary, on_edges)
         self.node_encoder = node_encoder or NodeEncoder(hidden, vocabulary)
         self.unary = UnaryEncoder(hidden, vocabulary, channels=channels) if pairs else None
         self.matrices: WeightMatrices | BundleEncoder | None = None
         self.edge_encoder, self.edge_pass = edge_encoder, None
         if self.readout.reads_edges or not pairs:
-            width = self.readout.inner if isinstance(self.readout, FromEnds) else hidden
             self.edge_encoder = edge_encoder or EdgeEncoder(
-                width, vocabulary, channels=channels, fourier=fourier, tensors=tensors
+                hidden, vocabulary, channels=channels, fourier=fourier, tensors=tensors
             )
-        if self.readout.reads_edges and pairs and not isinstance(self.readout, FromEnds):
+        if self.readout.reads_edges and pairs:
             self.edge_pass = UpdatesEdges(hidden, inner or 2 * hidden, gain=1.0)
         self.canonical = None if canonical is None else Canonical(canonical)
         self.probes = probes
@@ -252,6 +253,8 @@ class GraphMetanetwork(nn.Module):
         (torch.Size([64]), True)
         """
         readout = self.readout
+        if isinstance(readout, FromEnds):
+            return node_means(input_of(readout.source, self, batch), batch)
         if isinstance(readout, EachEdge):
             return self.read(batch, MeanStates(readout))
         head = getattr(readout, "head", None)
@@ -367,7 +370,7 @@ def _readout(
     hidden: int,
     out: int,
     vocabulary: Vocabulary,
-    tensors: Sequence[str],
+    on_edges: dict[str, Any],
 ) -> Readout:
     if isinstance(readout, Readout):
         return readout
@@ -382,7 +385,9 @@ def _readout(
     if name == "groups":
         return MeanByGroup(hidden, out, vocabulary=vocabulary)
     if name == "tensors":
-        return MeanByTensor(hidden, out, vocabulary=vocabulary, tensors=tensors)
+        return MeanByTensor(hidden, out, vocabulary=vocabulary, tensors=on_edges["tensors"])
+    if name == "ends":
+        return FromEnds(hidden, out, vocabulary=vocabulary, **on_edges)
     if name == "edit":
-        return Edit(hidden, out, vocabulary=vocabulary, tensors=tensors)
+        return Edit(hidden, out, vocabulary=vocabulary, tensors=on_edges["tensors"])
     return choices[name](hidden, out)

@@ -148,7 +148,7 @@ def _originals(networks: TracedZoo) -> Tensor:
         raise TaskError(f"--targets images needs the data of the zoo: {error}") from error
     if recipe.data.checksum != recipe.provenance["checksum"]:
         raise TaskError(
-            f"the data set {name} found here is not the one that the networks were fitted to: choose --targets "
-            "renders."
+            f"the data set {name} found here is not the one that the networks were fitted to: choose "
+            "--targets renders."
         )
     return torch.stack([recipe.original(network.config).flatten(1) for network in networks.zoo])

@@ -23,8 +23,8 @@ def render_batch(batch: Batch, coordinates: Tensor) -> Tensor:
         shapes = [entry.shape for entry in entries.values()]
         if recording is None or len(shapes) != 1 or shapes[0][-1:] != coordinates.shape[1:]:
             raise TaskError(
-                f"{name} does not map {coordinates.shape[1]} coordinates to values: its inputs have the shapes "
-                f"{shapes}. Edit INRs, such as those of the recipe image-inrs."
+                f"{name} does not map {coordinates.shape[1]} coordinates to values: its inputs have the "
+                f"shapes {shapes}. Edit INRs, such as those of the recipe image-inrs."
             )
         (key,) = entries
         points = coordinates.to(batch.device, batch.dtype).reshape(-1, *shapes[0])

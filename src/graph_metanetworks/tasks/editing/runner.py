@@ -70,7 +70,7 @@ class EditRunner(Runner):
 
     @torch.no_grad()
     def pictures(self, batch: Batch, edited: Batch | None = None, canvas: Canvas | None = None) -> Pictures:
-        """Render networks before and after an edit, by default that of this run, and edit what they render."""
+        """Render networks before and after an edit, by default the one of this run, and their targets."""
         canvas = canvas or self.canvas
         before = render_batch(batch, canvas.coordinates)
         after = render_batch(edited or self.edit(batch), canvas.coordinates)
