@@ -10,7 +10,7 @@ from support.traced import traced
 
 NAMES = ["lstm", "mlp-relu", "cnn-2d-batch-norm", "mlp-relu", "deep-sets", "lstm"]
 LEVELS = [("graph", name) for name in ("edges", "kinds", "tensors", "attention", "nodes")]
-LEVELS += [("node", "each"), ("edge", "each"), ("edge", "edit")]
+LEVELS += [("node", "each"), ("edge", "each"), ("edge", "ends"), ("edge", "edit")]
 
 
 @pytest.mark.parametrize("engine", ["blocks", "stream", "edge_list"])

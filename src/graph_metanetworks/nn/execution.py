@@ -156,7 +156,7 @@ def _read_ends(readout: FromEnds, nodes: Tensor, batch: Batch, plan: ExecutionPl
 
 
 def _runs_whole_panels(plan: ExecutionPlan, numbers: int) -> bool:
-    """Whether a sweep over so many numbers is small enough for whole panels; under `torch.func` it must be."""
+    """Whether a sweep over so many numbers runs whole panels; under `torch.func` it must."""
     if retrieve_all_functorch_interpreters():
         return True
     limit = plan.whole_panels_below if torch.is_grad_enabled() else plan.piece_size
