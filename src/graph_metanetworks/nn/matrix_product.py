@@ -21,7 +21,10 @@ from graph_metanetworks.nn.mlp import Mlp, signed_log
 from graph_metanetworks.nn.vocabulary import Vocabulary
 
 import os
-USE_PLACES = int(os.environ.get('PL', 1)); WAVES = int(os.environ.get('WV', 0)); FN = os.environ.get('FN', 'sin')
+
+USE_PLACES = int(os.environ.get("PL", 1))
+WAVES = int(os.environ.get("WV", 0))
+FN = os.environ.get("FN", "sin")
 POSITION_FEATURES = 4 * MAX_POSITIONS
 
 
@@ -154,9 +157,14 @@ class WeightMatrices(nn.Module):
             return WeightedPanel(panel, None, patterns)
         found = planes(panel.values, patterns, self.size.dtype)
         if WAVES:
-            unit = panel.values.sum(3).to(self.size.dtype) * (panel.shape[2]**0.5 / self.size[self._row(panel)])
+            unit = panel.values.sum(3).to(self.size.dtype) * (
+                panel.shape[2] ** 0.5 / self.size[self._row(panel)]
+            )
             fn = getattr(torch, FN)
-            found = torch.cat([found] + [(fn((k + 1) * unit) / panel.shape[2]**0.5).movedim(-1, 2) for k in range(WAVES)], 2)
+            found = torch.cat(
+                [found] + [(fn((k + 1) * unit) / panel.shape[2] ** 0.5).movedim(-1, 2) for k in range(WAVES)],
+                2,
+            )
         return WeightedPanel(panel, found, patterns)
 
     def _joined(self, panels: list[WeightedPanel]) -> WeightedPanels:

@@ -239,8 +239,9 @@ class GraphMetanetwork(nn.Module):
         """Return the representation of each network before the last layer, `[B, d]`.
 
         At graph level it is what the last linear layer of the readout is given; at node and edge level, the
-        mean of that over the nodes or edges of each network. It is invariant to symmetries of the networks,
-        also before training: a fingerprint. Embed in float64 and round to have equal numbers for them.
+        mean of that over the nodes or edges of each network, of nodes for the readout "ends". It is invariant
+        to symmetries of the networks, also before training: a fingerprint. Embed in float64 and round to have
+        equal numbers for them.
 
         >>> import torch, graph_metanetworks as gmn
         >>> model = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))

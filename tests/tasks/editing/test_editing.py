@@ -1,5 +1,6 @@
 """The task: data, rendering, training, and the runner."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from torch import nn
 
 import graph_metanetworks as gmn
 from graph_metanetworks.errors import TaskError, UnsupportedNetwork
+from graph_metanetworks.methods import METHODS
 from graph_metanetworks.nn.editor import Editor
 from graph_metanetworks.tasks.editing import (
     Canvas,
@@ -20,6 +22,7 @@ from graph_metanetworks.tasks.editing import (
 )
 from graph_metanetworks.tasks.registry import make_task
 from graph_metanetworks.zoo import build
+from graph_metanetworks.zoo.inr import render
 from graph_metanetworks.zoo.recipes.inrs import ImageInrs, SineInrs
 from support.zoo_recipes import Regressors
 
@@ -33,7 +36,7 @@ def test_a_batch_is_rendered_as_its_networks_are_one_by_one(data: ImageZoo) -> N
     batch = gmn.collate(stacks)
     edges = torch.cat([graph.edge_values(weights) for graph, weights in stacks]).requires_grad_()
     found = render_batch(batch.stacked(edges), data.canvas.coordinates)
-    expected = [zoo[0].render(), zoo.recipe.render(other.state_dict(), None), zoo[1].render()]
+    expected = [zoo[0].render(), render(other.state_dict(), data.canvas.conventions), zoo[1].render()]
     assert torch.allclose(found, torch.stack(expected).flatten(2), atol=1e-5)
     (grad,) = torch.autograd.grad(found[1].sum(), edges)
     assert [bool(own.any()) for own in batch.split_edges(grad)] == [False, True, False]
@@ -95,7 +98,7 @@ def test_an_editor_learns_and_edits(edit_run: Path, data: ImageZoo) -> None:
     network = zoo[0].build()
     network.load_state_dict(edited[0])
     pictures = runner.pictures(data[[0]][0])
-    rendered = data.canvas.conventions.to_unit(zoo.recipe.render(edited[0], zoo[0].config))
+    rendered = data.canvas.conventions.to_unit(render(edited[0], data.canvas.conventions))
     assert torch.allclose(pictures.edited[0], rendered, atol=1e-4)
     assert torch.allclose(pictures.target[0], dilate(pictures.original)[0], atol=1e-5)
     alone = runner([(data.networks.graph(0), zoo[0].state_dict)])
@@ -118,6 +121,20 @@ def test_networks_that_cannot_be_edited(edit_run: Path, data: ImageZoo, tmp_path
         Canvas.of(Regressors(), "regressors")
     with pytest.raises(TaskError, match="does not map 3 coordinates"):
         render_batch(data[[0]][0], torch.zeros(5, 3))
+
+
+@pytest.mark.parametrize("name", [name for name, method in METHODS.items() if "edge" in method.levels])
+def test_every_method_with_results_on_edges_is_an_editor(name: str, data: ImageZoo) -> None:
+    task = Editing(Options(method=name))
+    batch, targets = data[[0, 1, 2, 3]]
+    editor = task.make_model(replace(task.output(data), input_shape=data.networks.input_shape))
+    editor.fit([batch])
+    loss = task.loss(editor(batch), targets)
+    loss.backward()
+    assert editor.gamma.grad is not None and editor.gamma.grad.all()
+    nn.init.zeros_(editor.gamma)
+    identity = (data.renders[:4] - targets.values).square().mean()
+    assert task.loss(editor(batch), targets).item() == pytest.approx(identity.item(), rel=1e-3)
 
 
 def test_options_that_do_not_exist() -> None:
