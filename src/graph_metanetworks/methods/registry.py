@@ -1,5 +1,7 @@
 """Methods by name: the built-in ones, and those of users as `file.py:NAME` or `package.module:NAME`.
 
+A name may have modifiers, as in `mlp+permuted`; see `variants`.
+
 A new method is its model in `nn/` and one entry here. The command line, its help, the tables of the docs and
 the tests take it from this list.
 """
@@ -7,10 +9,14 @@ the tests take it from this list.
 from __future__ import annotations
 
 from functools import partial
+from math import prod
+
+import torch
 
 from graph_metanetworks.errors import TaskError, UnsupportedNetwork
 from graph_metanetworks.lookup import UnknownTarget, find_object
 from graph_metanetworks.methods.method import Method, Output
+from graph_metanetworks.methods.variants import MODIFIERS_HELP, split_name, variant
 from graph_metanetworks.nn.baselines import (
     DMC,
     Dws,
@@ -29,7 +35,7 @@ from graph_metanetworks.nn.metanetwork import GraphMetanetwork
 from graph_metanetworks.nn.probes import Probes
 from graph_metanetworks.training.strategy import DirectFit
 
-NUM_PROBES = 32
+NUM_PROBES, NUM_POINTS = 32, 128  # inputs such as images; points, which cost little
 BUDGETS = {"paper": 750_000, "small": 50_000}  # parameters: as in the paper; for some thousand networks
 
 
@@ -46,7 +52,12 @@ def _probes(output: Output, name: str) -> Probes:
             f"{name} runs networks on probes, and the networks of this zoo do not all take one input of the "
             "same shape: choose another method."
         )
-    return Probes(NUM_PROBES, tuple(output.input_shape))
+    shape = tuple(output.input_shape)
+    if output.input_range is None:
+        return Probes(NUM_PROBES, shape)
+    low, high = output.input_range
+    points = torch.quasirandom.SobolEngine(prod(shape)).draw(NUM_POINTS)  # cover the range evenly
+    return Probes(NUM_POINTS, shape, inputs=(low + (high - low) * points).view(-1, *shape))
 
 
 def _chain_method(model: type[ChainModel], title: str, about: str, learning_rate: float) -> Method:
@@ -226,8 +237,25 @@ METHODS = {
 }
 
 
+METHOD_HELP = f"{', '.join(METHODS)}; {MODIFIERS_HELP}; or your own, my_methods.py:NAME"
+
+
 def find_method(name: str) -> Method:
-    """Return a method by its name, or by `file.py:NAME` for one of your own."""
+    """Return a method by its name, or by `file.py:NAME` for one of your own; modifiers may follow.
+
+    >>> find_method("gmn+signs+permuted").title
+    'GMN, canonical signs, permuted'
+    """
+    base, modifiers = split_name(name)
+    return variant(_find(base), modifiers) if modifiers else _find(base)
+
+
+def is_built_in(name: str) -> bool:
+    """Whether a method of this name needs no code of a user."""
+    return split_name(name)[0] in METHODS
+
+
+def _find(name: str) -> Method:
     if name in METHODS:
         return METHODS[name]
     if ":" not in name:

@@ -20,7 +20,7 @@ from graph_metanetworks.nn.encoders import position_features
 from graph_metanetworks.nn.engine.matrices import MatrixPanel, arrange_matrices, block_layouts
 from graph_metanetworks.nn.engine.products import pieces
 from graph_metanetworks.nn.engine.sweep import Executor, Terms, one_worker
-from graph_metanetworks.nn.matrix_product import POSITION_FEATURES, mean_sizes
+from graph_metanetworks.nn.matrix_product import POSITION_FEATURES, sizes_by_kind
 from graph_metanetworks.nn.mlp import Mlp, product, signed_log
 from graph_metanetworks.nn.vocabulary import Vocabulary
 
@@ -113,7 +113,7 @@ class BundleEncoder(nn.Module):
     @torch.no_grad()
     def fit(self, batches: Iterable[Batch]) -> None:
         """Take the size of the weights of each kind of edge from a training zoo."""
-        size = mean_sizes(batches, self.size, self.vocabulary, lambda panel: panel.shape[2])
+        size = sizes_by_kind(batches, self.vocabulary, self.channels, lambda panel: panel.shape[2])
         self.size.copy_(size)
 
     def forward(self, batch: Batch, engine: str = "blocks", _: Executor = one_worker) -> Bundles:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from operator import attrgetter
 from typing import NamedTuple
 
 import torch
@@ -14,24 +13,19 @@ from torch import Tensor, nn
 from graph_metanetworks.graph.batch import Batch
 from graph_metanetworks.graph.parts import MAX_POSITIONS
 from graph_metanetworks.nn.encoders import position_features
-from graph_metanetworks.nn.engine.matrices import PLACES, MatrixPanel, arrange_matrices, block_layouts
+from graph_metanetworks.nn.engine.matrices import MatrixPanel, arrange_matrices, block_layouts
 from graph_metanetworks.nn.engine.products import multiply, planes, spread_sums, streamed
 from graph_metanetworks.nn.engine.sweep import Executor, one_worker
 from graph_metanetworks.nn.mlp import Mlp, signed_log
 from graph_metanetworks.nn.vocabulary import Vocabulary
 
-import os
-
-USE_PLACES = int(os.environ.get("PL", 1))
-WAVES = int(os.environ.get("WV", 0))
-FN = os.environ.get("FN", "sin")
 POSITION_FEATURES = 4 * MAX_POSITIONS
 
 
 class Section(NamedTuple):
     """Panels of one kind with the same planes: they share the matrices that mix states."""
 
-    row: int  # of tables by kind of edge and place
+    kind: int
     num_planes: int
     panels: list[WeightedPanel]
 
@@ -117,22 +111,18 @@ class WeightMatrices(nn.Module):
         super().__init__()
         self.vocabulary, self.channels = vocabulary, channels
         self.pattern = nn.Linear(POSITION_FEATURES, patterns, bias=False)
-        self.size = nn.Buffer(torch.ones(PLACES * len(vocabulary.edge_kinds), channels))
+        self.size = nn.Buffer(torch.ones(len(vocabulary.edge_kinds), channels))  # sqrt(mean(w^2) fan-in)
 
     @property
     def num_planes(self) -> int:
         """The number of matrices that a panel can have."""
-        return self.channels * (2 + WAVES + self.pattern.out_features)
+        return self.channels * (2 + self.pattern.out_features)
 
     @torch.no_grad()
     def fit(self, batches: Iterable[Batch]) -> None:
         """Take the size of the weights of each kind of edge from a training zoo."""
-        size = mean_sizes(batches, self.size, self.vocabulary, lambda panel: panel.fan_in, self._row)
+        size = sizes_by_kind(batches, self.vocabulary, self.channels, lambda panel: panel.fan_in)
         self.size.copy_(size)
-
-    def _row(self, panel: MatrixPanel) -> int:
-        """Return the row of a panel in tables by kind of edge and place in the network."""
-        return (panel.place if USE_PLACES else 0) * len(self.vocabulary.edge_kinds) + panel.kind
 
     def forward(
         self, batch: Batch, engine: str = "blocks", executor: Executor = one_worker
@@ -155,23 +145,13 @@ class WeightMatrices(nn.Module):
         patterns = None if panel.position is None else self._patterns(panel.position)
         if panel.values is None or not keep:
             return WeightedPanel(panel, None, patterns)
-        found = planes(panel.values, patterns, self.size.dtype)
-        if WAVES:
-            unit = panel.values.sum(3).to(self.size.dtype) * (
-                panel.shape[2] ** 0.5 / self.size[self._row(panel)]
-            )
-            fn = getattr(torch, FN)
-            found = torch.cat(
-                [found] + [(fn((k + 1) * unit) / panel.shape[2] ** 0.5).movedim(-1, 2) for k in range(WAVES)],
-                2,
-            )
-        return WeightedPanel(panel, found, patterns)
+        return WeightedPanel(panel, planes(panel.values, patterns, self.size.dtype), patterns)
 
     def _joined(self, panels: list[WeightedPanel]) -> WeightedPanels:
-        by_row: dict[tuple[int, int], list[WeightedPanel]] = {}
+        by_kind: dict[tuple[int, int], list[WeightedPanel]] = {}
         for own in panels:
-            by_row.setdefault((self._row(own.panel), self._num_planes(own)), []).append(own)
-        sections = [Section(row, count, own) for (row, count), own in by_row.items()]
+            by_kind.setdefault((own.panel.kind, self._num_planes(own)), []).append(own)
+        sections = [Section(kind, count, own) for (kind, count), own in by_kind.items()]
         panels = [own for section in sections for own in section.panels]
         factors = [own.panel.ratio**0.5 for own in panels]
         ratio = None
@@ -185,14 +165,14 @@ class WeightMatrices(nn.Module):
     def _num_planes(self, own: WeightedPanel) -> int:
         if own.panel.values is None:
             return 1
-        return self.channels * (2 + WAVES) if own.patterns is None else self.num_planes
+        return self.channels * 2 if own.patterns is None else self.num_planes
 
     def _scale(self, sections: list[Section]) -> Tensor:  # [sections, P]
-        scale = 1 / self.size[[section.row for section in sections]]
+        scale = 1 / self.size[[section.kind for section in sections]]
         by_pattern = scale.repeat_interleave(self.pattern.out_features, dim=1)
         # a gradient for every parameter, also without taps: processes that train together wait for each
         by_pattern = by_pattern + 0 * self.pattern.weight.sum()
-        return torch.cat([scale, scale.square()] + [torch.ones_like(scale)] * WAVES + [by_pattern], dim=1)
+        return torch.cat([scale, scale.square(), by_pattern], dim=1)
 
     def _patterns(self, position: Tensor) -> Tensor:  # [K, 3] -> [K, R]
         return self.pattern(position_features(position.to(self.size.dtype)))
@@ -220,27 +200,23 @@ class WeightMatrices(nn.Module):
                     matrices.append((values * patterns[:, None, :, None]).flatten(1, 2)[..., None])
                 panel = MatrixPanel(
                     None if block.parameter is None else values[..., None],
-                    *(source, target, kind, layout.place, 1, None, layout.ratio),
+                    *(source, target, kind, 1, None, layout.ratio),
                 )
                 planes_of_edges = torch.cat(matrices, dim=1).movedim(1, 2)  # [E, 1, P, 1]
                 found.append(self._joined([WeightedPanel(panel, planes_of_edges, patterns)]))
         return found
 
 
-def mean_sizes(
-    batches: Iterable[Batch],
-    like: Tensor,
-    vocabulary: Vocabulary,
-    fan_in: Callable[[MatrixPanel], int],
-    row: Callable[[MatrixPanel], int] = attrgetter("kind"),
+def sizes_by_kind(
+    batches: Iterable[Batch], vocabulary: Vocabulary, channels: int, fan_in: Callable[[MatrixPanel], int]
 ) -> Tensor:
-    """Return the root of mean(w^2) * fan-in of each row of a table, 1 for rows without weights. [rows, C]"""
-    total, channels = torch.zeros(like.shape, dtype=torch.float64), like.shape[1]
+    """Return the root of mean(w^2) * fan-in of each kind of edge, 1 for kinds without weights. [kinds, C]"""
+    total = torch.zeros(len(vocabulary.edge_kinds), channels, dtype=torch.float64)
     count = torch.zeros(len(total), 1, dtype=torch.float64)
     for batch in batches:
         for panel in arrange_matrices(batch, vocabulary, stacked=True):
-            total[row(panel)] += _mean_squares(panel, channels).sum(0) * fan_in(panel)
-            count[row(panel)] += len(panel.target)
+            total[panel.kind] += _mean_squares(panel, channels).sum(0) * fan_in(panel)
+            count[panel.kind] += len(panel.target)
     size = (total / count.clamp(min=1)).sqrt()
     return torch.where((size > 0) & size.isfinite(), size, 1)
 
@@ -277,15 +253,15 @@ class MatrixProduct(nn.Module):
         bound = hidden**-0.5
         self.mix = nn.Parameter(torch.empty(2, num_planes, hidden, hidden).uniform_(-bound, bound))  # A
         # not all 1: kinds of edges must differ from the start
-        self.gain = nn.Parameter(1 + 0.1 * torch.randn(2, PLACES * kinds, num_planes))
+        self.gain = nn.Parameter(1 + 0.1 * torch.randn(2, kinds, num_planes))
         self.update = Mlp(3 * hidden, inner or 2 * hidden, hidden)
 
     def forward(self, nodes: Tensor, weighted: list[WeightedPanels]) -> Tensor:  # [N, hidden] -> [N, hidden]
         normed = self.norm(nodes)
         to_targets, to_sources = torch.zeros_like(nodes), torch.zeros_like(nodes)
         for number, panels in enumerate(weighted):
-            rows = [section.row for section in panels.sections]
-            factor = self.gain[:, rows] * panels.scale  # [2, sections, P]
+            kinds = [section.kind for section in panels.sections]
+            factor = self.gain[:, kinds] * panels.scale  # [2, sections, P]
             to_target, to_source = panels.messages(normed, *(factor[..., None, None] * self.mix[:, None]))
             # a stream has a term for each matrix, and no room for a copy of all nodes each time
             add = Tensor.index_add_ if number else Tensor.index_add

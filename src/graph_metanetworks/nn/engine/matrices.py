@@ -20,9 +20,6 @@ from graph_metanetworks.graph.parts import MAX_POSITIONS, EdgeBlock, block_posit
 from graph_metanetworks.nn.vocabulary import Vocabulary
 
 
-PLACES = 3  # of blocks: inside, from inputs, to outputs
-
-
 @dataclass(frozen=True, eq=False)
 class Layout:
     """Which dimensions of an edge block are matrices, rows, columns and taps."""
@@ -32,16 +29,15 @@ class Layout:
     rows: tuple[int, ...]  # only the target varies
     columns: tuple[int, ...]  # only the source varies
     taps: tuple[int, ...]  # neither varies
-    place: int = 0
 
     @staticmethod
-    def of(block: EdgeBlock, place: int = 0) -> Layout:
+    def of(block: EdgeBlock) -> Layout:
         parts: dict[tuple[bool, bool], list[int]] = {}
         for dim in range(len(block.shape)):
             varies = (block.source.shape[dim] != 1, block.target.shape[dim] != 1)
             parts.setdefault(varies, []).append(dim)
         kinds = ((True, True), (False, True), (True, False), (False, False))
-        return Layout(block, *(tuple(parts.get(kind, ())) for kind in kinds), place)
+        return Layout(block, *(tuple(parts.get(kind, ())) for kind in kinds))
 
     @property
     def order(self) -> tuple[int, ...]:
@@ -58,7 +54,7 @@ class Layout:
     def key(self) -> tuple:
         """Equal for blocks whose matrices can be stacked."""
         taps = tuple((self.block.shape[d], d in self.block.positions) for d in self.taps)
-        return (self.block.kind, self.place, self.block.parameter is None, self.ratio, *self.shape[1:3], taps)
+        return (self.block.kind, self.block.parameter is None, self.ratio, *self.shape[1:3], taps)
 
     @cached_property
     def ratio(self) -> float:
@@ -109,7 +105,6 @@ class MatrixPanel:
     source: Tensor  # [G, S] node numbers in the batch
     target: Tensor  # [G, T]
     kind: int  # row of a vocabulary
-    place: int  # among PLACES
     taps: int
     position: Tensor | None  # [K, 3]
     ratio: float  # sources per target
@@ -139,18 +134,11 @@ _LAYOUTS: WeakKeyDictionary[ParameterGraph, BlockLayouts] = WeakKeyDictionary()
 def block_layouts(graph: ParameterGraph) -> BlockLayouts:
     """Return the layouts of a graph's blocks, cached."""
     if graph not in _LAYOUTS:
-        found = {number: Layout.of(block, _place(graph, block)) for number, block in enumerate(graph.blocks)}
+        found = {number: Layout.of(block) for number, block in enumerate(graph.blocks)}
         unary = {number: layout for number, layout in found.items() if _is_unary(graph, layout)}
         matrices = {number: layout for number, layout in found.items() if number not in unary}
         _LAYOUTS[graph] = BlockLayouts(matrices, unary)
     return _LAYOUTS[graph]
-
-
-def _place(graph: ParameterGraph, block: EdgeBlock) -> int:
-    """Return whether a block reads inputs or writes outputs, as a number among PLACES."""
-    kinds = (graph.node_kinds[graph.node_kind[end.reshape(-1)[0]]] for end in (block.source, block.target))
-    source, target = kinds
-    return 1 if source == "input" else 2 if target == "output" else 0
 
 
 def _is_unary(graph: ParameterGraph, layout: Layout) -> bool:
@@ -188,7 +176,6 @@ def _panel(batch: Batch, vocabulary: Vocabulary, uses: list[tuple[Stack, int]]) 
         source=torch.cat(sources).to(device),
         target=torch.cat(targets).to(device),
         kind=kind,
-        place=first.place,
         taps=first.shape[3],
         position=None if first.position is None else first.position.to(device, batch.dtype),
         ratio=first.ratio,

@@ -48,6 +48,10 @@ class InrRecipe(Recipe[Config]):
     def build(self, config: Config) -> Siren:
         return Siren(self.architecture, self.conventions)
 
+    @property
+    def input_range(self) -> tuple[float, float]:
+        return self.conventions.start, self.conventions.stop
+
     def example(self, config: Config) -> tuple[Tensor]:
         return (torch.zeros(1, self.architecture.inputs),)
 
