@@ -20,6 +20,9 @@ from graph_metanetworks.methods.variants import MODIFIERS_HELP, split_name, vari
 from graph_metanetworks.nn.baselines import (
     DMC,
     Dws,
+    FlatMlp,
+    Inr2Vec,
+    NeuronTransformer,
     NfnHnp,
     NfnNp,
     NfnPt,
@@ -232,6 +235,40 @@ METHODS = {
             "DWSNets",
             "equivariant layers with maxima; MLPs and plain CNNs of one depth; invariant to symmetries",
             3e-3,
+        ),
+        Method(
+            "mlp",
+            "MLP",
+            "an MLP on the flat weights; one architecture; sees the order of neurons",
+            {
+                size: lambda output, budget=budget: FlatMlp(
+                    None, output.width, level="edge" if output.level == "edge" else "graph", budget=budget
+                )
+                for size, budget in BUDGETS.items()
+            },
+            levels=("graph", "edge"),
+            learning_rate=3e-3,
+        ),
+        Method(
+            "transformer",
+            "Transformer",
+            "a transformer on neurons as tokens; plain chains of one architecture; sees the order of neurons",
+            {
+                "paper": lambda output: NeuronTransformer(None, output.width, layers=4, budget=750_000),
+                "small": lambda output: NeuronTransformer(None, output.width, layers=2, budget=50_000),
+            },
+            learning_rate=3e-3,
+        ),
+        Method(
+            "inr2vec",
+            "INR2Vec",
+            "the maximum over rows of hidden matrices; MLPs of one architecture and width; sees the order of "
+            "neurons",
+            {
+                size: lambda output, budget=budget: Inr2Vec(None, output.width, budget=budget)
+                for size, budget in BUDGETS.items()
+            },
+            learning_rate=3e-3,
         ),
     )
 }

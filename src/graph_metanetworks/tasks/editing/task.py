@@ -12,7 +12,6 @@ from torch.nn.functional import mse_loss
 from graph_metanetworks.errors import TaskError
 from graph_metanetworks.graph.batch import Batch
 from graph_metanetworks.methods.method import Output
-from graph_metanetworks.methods.registry import METHODS
 from graph_metanetworks.nn.editor import Editor
 from graph_metanetworks.tasks.data import TaskData
 from graph_metanetworks.tasks.editing.data import Images, ImageZoo
@@ -69,7 +68,7 @@ class Editing(Task[Options]):
         Score("mean_image", "mean image", higher_is_better=False, headline=False, digits=4),
         Score("constant", "best constant", higher_is_better=False, headline=False, digits=4),
     )
-    methods = tuple(name for name in ("gmn", "nfn-np", "nfn-hnp", "nft", "mlp") if name in METHODS)
+    methods = ("gmn", "nfn-np", "nfn-hnp", "nft", "mlp")
     settings = ("80",)
 
     def data(self, networks: TracedZoo) -> ImageZoo:
