@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 import graph_metanetworks as gmn
 from graph_metanetworks.errors import TaskError, UnsupportedNetwork
@@ -40,6 +40,30 @@ def test_a_batch_is_rendered_as_its_networks_are_one_by_one(data: ImageZoo) -> N
     assert torch.allclose(found, torch.stack(expected).flatten(2), atol=1e-5)
     (grad,) = torch.autograd.grad(found[1].sum(), edges)
     assert [bool(own.any()) for own in batch.split_edges(grad)] == [False, True, False]
+
+
+class Fourier(nn.Module):
+    """Another kind of INR: fixed features of coordinates, then a ReLU network."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.frequencies = nn.Buffer(torch.randn(2, 6))
+        self.layers = nn.Sequential(nn.Linear(12, 8), nn.ReLU(), nn.Linear(8, 3))
+
+    def forward(self, coordinates: Tensor) -> Tensor:
+        angles = coordinates @ self.frequencies
+        return self.layers(torch.cat([angles.sin(), angles.cos()], dim=-1))
+
+
+def test_other_kinds_of_inrs_are_rendered_too(data: ImageZoo) -> None:
+    first = Fourier()
+    graph = gmn.trace(first, torch.zeros(1, 2))
+    second = {name: value + 0.1 for name, value in first.state_dict().items()}
+    points = data.canvas.coordinates.float()
+    found = render_batch(gmn.collate([(graph, first.state_dict()), (graph, second)]), points)
+    expected = [first(points).T]
+    first.load_state_dict(second)
+    assert torch.allclose(found, torch.stack([*expected, first(points).T]), atol=1e-5)
 
 
 def test_targets_are_edits_of_what_networks_render(data: ImageZoo) -> None:
