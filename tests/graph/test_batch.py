@@ -1,10 +1,13 @@
 """A batch gives what its members give one by one."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
 
 import graph_metanetworks as gmn
+from graph_metanetworks.graph.elements import Elements
 from support.permuted import many, one, weights
 from support.traced import traced
 
@@ -101,6 +104,23 @@ def test_stacked_edges_are_the_weights_again(names):
     assert edges.grad is not None and edges.grad.sum() == 3 * sum(owned)
     with pytest.raises(gmn.StateDictMismatch, match="one row per edge"):
         batch.stacked(edges[1:])
+
+
+def test_stacked_edges_of_a_parameter_in_another_order():
+    graph = traced("mlp-relu").graph
+    blocks = [
+        replace(
+            block, elements=Elements(block.shape, 0, (1, block.shape[0]))
+        )  # the first dimension is fastest
+        if len(block.shape) == 2
+        else block
+        for block in graph.blocks
+    ]
+    turned = replace(graph, blocks=tuple(blocks))
+    batch = gmn.collate([(turned, weights("mlp-relu"))] * 2)
+    values = turned.edge_values(weights("mlp-relu")).repeat(2)
+    (given,), (found,) = batch.stacks, batch.stacked(values).stacks
+    assert all(torch.equal(value, given.weights[name]) for name, value in found.weights.items())
 
 
 def test_results_are_split_by_network():
