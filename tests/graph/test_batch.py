@@ -107,11 +107,10 @@ def test_stacked_edges_are_the_weights_again(names):
 
 
 def test_stacked_edges_of_a_parameter_in_another_order():
+    """Where the first dimension of a block is the fastest."""
     graph = traced("mlp-relu").graph
     blocks = [
-        replace(
-            block, elements=Elements(block.shape, 0, (1, block.shape[0]))
-        )  # the first dimension is fastest
+        replace(block, elements=Elements(block.shape, 0, (1, block.shape[0])))
         if len(block.shape) == 2
         else block
         for block in graph.blocks
