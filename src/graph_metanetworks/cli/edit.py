@@ -153,7 +153,8 @@ def _write(editor: EditRunner, inrs: Inrs, out: Path, picture: Path | None) -> N
         for weights in unstacked(edited):
             name = next(names)
             write_durably(out if single else out / f"{name}{FILE}", save(weights))
-    say(f"edited {len(inrs.names):,} networks: wrote {out}", "green")
+    counted = "one network" if len(inrs.names) == 1 else f"{len(inrs.names):,} networks"
+    say(f"edited {counted}: wrote {out}", "green")
     if picture is not None:
         parts = [torch.cat(parts)[:SHOWN] for parts in zip(*shown, strict=True)]
         _draw(picture, Pictures(*parts), editor.task.options.edit)
