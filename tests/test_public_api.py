@@ -62,6 +62,8 @@ METANETWORKS = [
     "EdgeEncoder",
     "EdgeUpdate",
     "Edit",
+    "Editor",
+    "FromEnds",
     "GlobalUpdate",
     "GraphMetanetwork",
     "Grit",

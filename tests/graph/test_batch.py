@@ -1,16 +1,19 @@
 """A batch gives what its members give one by one."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
 
 import graph_metanetworks as gmn
+from graph_metanetworks.graph.elements import Elements
 from support.permuted import many, one, weights
 from support.traced import traced
 
 NAMES = ["lstm", "mlp-relu", "cnn-2d-batch-norm", "mlp-relu", "deep-sets", "lstm"]
 LEVELS = [("graph", name) for name in ("edges", "kinds", "tensors", "attention", "nodes")]
-LEVELS += [("node", "each"), ("edge", "each"), ("edge", "edit")]
+LEVELS += [("node", "each"), ("edge", "each"), ("edge", "ends"), ("edge", "edit")]
 
 
 @pytest.mark.parametrize("engine", ["blocks", "stream", "edge_list"])
@@ -81,6 +84,42 @@ def test_weights_go_in_and_come_out():
     (first, *_) = batch.state_dicts(torch.stack([values, -values], dim=1))
     for name, value in first.items():
         assert torch.equal(value, torch.stack([weights(NAMES[0])[name], -weights(NAMES[0])[name]], dim=-1))
+
+
+@pytest.mark.parametrize("names", [NAMES, ["mlp-relu"] * 3, ["attention-packed-qkv", "lstm"] * 2])
+def test_stacked_edges_are_the_weights_again(names):
+    """Also where blocks are parts of a parameter, or several networks share a graph; gradients flow back."""
+    batch = many(names)
+    values = torch.cat(
+        [graph.edge_values(weights(name)) for graph, name in zip(batch.graphs, names, strict=True)]
+    )
+    edges = values.double().requires_grad_()
+    again = batch.stacked(torch.stack([edges, 2 * edges], dim=1))
+    for found, given in zip(again.stacks, batch.stacks, strict=True):
+        assert found.members == given.members and found.weights.keys() == given.weights.keys()
+        for name, value in found.weights.items():
+            assert torch.equal(value, torch.cat([given.weights[name], 2 * given.weights[name]], dim=-1))
+    sum(value.sum() for stack in again.stacks for value in stack.weights.values()).backward()
+    owned = [graph.num_parameters for graph in batch.graphs]
+    assert edges.grad is not None and edges.grad.sum() == 3 * sum(owned)
+    with pytest.raises(gmn.StateDictMismatch, match="one row per edge"):
+        batch.stacked(edges[1:])
+
+
+def test_stacked_edges_of_a_parameter_in_another_order():
+    """Where the first dimension of a block is the fastest."""
+    graph = traced("mlp-relu").graph
+    blocks = [
+        replace(block, elements=Elements(block.shape, 0, (1, block.shape[0])))
+        if len(block.shape) == 2
+        else block
+        for block in graph.blocks
+    ]
+    turned = replace(graph, blocks=tuple(blocks))
+    batch = gmn.collate([(turned, weights("mlp-relu"))] * 2)
+    values = turned.edge_values(weights("mlp-relu")).repeat(2)
+    (given,), (found,) = batch.stacks, batch.stacked(values).stacks
+    assert all(torch.equal(value, given.weights[name]) for name, value in found.weights.items())
 
 
 def test_results_are_split_by_network():

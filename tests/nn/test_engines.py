@@ -21,6 +21,7 @@ READOUTS = [
     *(("graph", readout) for readout in ("edges", "kinds", "tensors", "nodes", "attention")),
     ("node", "each"),
     ("edge", "each"),
+    ("edge", "ends"),
     ("edge", "edit"),
 ]
 WAYS = ["blocks", "pieces", "stream", "small stream"]
@@ -122,6 +123,7 @@ def test_engines_agree_on(name):
 
 
 PRODUCTS = [("graph", "groups"), ("graph", "kinds"), ("node", "each"), ("edge", "each"), ("edge", "edit")]
+PRODUCTS += [("edge", "ends")]
 
 
 @pytest.mark.parametrize(("level", "readout"), PRODUCTS)

@@ -86,6 +86,7 @@ def test_every_readout(readout):
 def test_edits():
     for name in NAMES:
         assert_equivariant(metanetwork(level="edge", readout="edit", out=1), name)
+        assert_equivariant(metanetwork(level="edge", readout="ends"), name)
 
 
 @pytest.mark.parametrize("options", [{"attention": "shared"}, {"heads": "index"}], ids=str)

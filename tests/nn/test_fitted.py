@@ -17,7 +17,7 @@ from graph_metanetworks.nn.weights import load_weights, save_weights
 from graph_metanetworks.tasks.accuracy.novelty import Novelty
 
 LEVELS = [("graph", name) for name in ("edges", "kinds", "tensors", "nodes", "attention")]
-LEVELS += [("node", "each"), ("edge", "each"), ("edge", "edit")]
+LEVELS += [("node", "each"), ("edge", "each"), ("edge", "ends"), ("edge", "edit")]
 MODELS = {
     f"gmn-{level}-{readout}": lambda level=level, readout=readout: gmn.GraphMetanetwork(
         8, 2, level=level, readout=readout

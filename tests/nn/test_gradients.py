@@ -9,7 +9,7 @@ import graph_metanetworks as gmn
 from support.permuted import many
 
 LEVELS = [("graph", name) for name in ("edges", "kinds", "tensors", "nodes", "attention")]
-LEVELS += [("node", "each"), ("edge", "each"), ("edge", "edit")]
+LEVELS += [("node", "each"), ("edge", "each"), ("edge", "ends"), ("edge", "edit")]
 leveled = pytest.mark.parametrize(("level", "readout"), LEVELS)
 
 

@@ -10,6 +10,7 @@ from torch import nn
 import graph_metanetworks as gmn
 from graph_metanetworks.errors import TaskError
 from graph_metanetworks.methods import METHODS, Output
+from graph_metanetworks.nn.embedding import input_of
 from graph_metanetworks.tasks.embedders import Embedder, find_embedder, untrained_metanetwork
 from graph_metanetworks.tasks.registry import make_task
 from graph_metanetworks.tasks.runner import Runner, embeddings, predictions
@@ -91,12 +92,24 @@ def test_trees_have_no_last_layer(zoo: gmn.Zoo) -> None:
 @torch.no_grad()
 def test_results_per_node_and_edge_are_averaged(blocks, level, zoo: gmn.Zoo) -> None:
     batch = labelled(zoo).networks.batch(range(5)).to(torch.float64)
-    net = gmn.GraphMetanetwork(8, 2, out=3, level=level, blocks=blocks).double()
+    net = gmn.GraphMetanetwork(8, 2, out=3, level=level, blocks=blocks, readout="each").double()
     found, head = net.embed(batch), net.readout.head  # pyright: ignore
     split = batch.split_nodes if level == "node" else batch.split_edges
     means = torch.stack([own.mean(0) for own in split(net(batch))])  # the last layer is linear
     last = head.second if level == "node" else head
     assert torch.allclose(last(found), means)
+
+
+@torch.no_grad()
+def test_a_readout_of_edges_from_their_ends_has_the_mean_of_nodes(zoo: gmn.Zoo) -> None:
+    batch = labelled(zoo).networks.batch(range(5)).to(torch.float64)
+    net = gmn.GraphMetanetwork(8, 2, level="edge", blocks="matrix-product").double()
+    same = gmn.GraphMetanetwork(8, 2, level="node", blocks="matrix-product").double()
+    shared = {k: v for k, v in net.state_dict().items() if "readout" not in k or "norm" in k}
+    same.load_state_dict(shared, strict=False)
+    head = same.readout.head.first  # pyright: ignore[reportAttributeAccessIssue]
+    means = [own.mean(0) for own in batch.split_nodes(input_of(head, same, batch))]
+    assert torch.allclose(net.embed(batch), torch.stack(means))
 
 
 def test_a_runner_embeds_whatever_it_predicts(runner: Runner, zoo: gmn.Zoo) -> None:

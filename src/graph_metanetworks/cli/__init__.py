@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from graph_metanetworks._version import __version__
+from graph_metanetworks.cli.edit import edit
 from graph_metanetworks.cli.embed import embed
 from graph_metanetworks.cli.experiment import app as experiment
 from graph_metanetworks.cli.predict import predict
@@ -24,6 +25,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
 app.command()(trace)
 app.command()(predict)
 app.command()(embed)
+app.command()(edit)
 app.command()(search)
 app.add_typer(zoo, name="zoo")
 app.command()(verify)

@@ -20,6 +20,7 @@ from graph_metanetworks.cli.output import STANDARD, check_writable, write_text
 from graph_metanetworks.cli.parts import NetworksAt, Part, shown_parts
 from graph_metanetworks.console import say
 from graph_metanetworks.errors import TaskError
+from graph_metanetworks.tasks.editing.runner import EditRunner
 from graph_metanetworks.tasks.loading import load
 from graph_metanetworks.tasks.runner import Runner
 from graph_metanetworks.tasks.zoo_part import Applied
@@ -52,6 +53,8 @@ def predict(
         check_writable(csv_file, json_file, new=True)
         alone = STANDARD in (csv_file, json_file)
         runner = load(run)
+        if isinstance(runner, EditRunner):
+            raise TaskError(f"{run} edits networks: use it with {runner.usage.format(run=run)}.")
         chosen = {} if level is None else {"level": level}
         if chosen and "level" not in runner.options:
             raise TaskError(f"--level is for runs that predict intervals, and {run} does not.")

@@ -42,7 +42,7 @@ def _command(reference: str, kind: type[Task[Any]]) -> Callable[..., None]:
             run = (train_tuned if tune else train_once)(task, data, out, machine)
             if is_first_process():
                 typer.echo(scores_table(task, run, out).text())
-                say(f"use it: gmn predict {out} CHECKPOINT --network my_model.py:build", "green")
+                say(f"use it: {task.runner_class.usage.format(run=out)}", "green")
 
     train.__doc__ = f"{kind.title}: train a method on a zoo. Rerun the same command to resume."
     return train
@@ -61,7 +61,7 @@ def scores_table(task: Task[Any], run: Run, out: Path) -> Table:
     assert run.result is not None
     sizes, count = run.result["sizes"], run.result["parameters"]
     rows = [
-        (part, f"{sizes[part]:,}", *(f"{found[score.name]:.3f}" for score in task.scores))
+        (part, f"{sizes[part]:,}", *(f"{found[score.name]:.{score.digits}f}" for score in task.scores))
         for part, found in run.scores.items()
     ]
     header = ("part", "networks", *(score.title for score in task.scores))

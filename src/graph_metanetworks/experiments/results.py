@@ -30,10 +30,14 @@ class Spread:
     def of(cls, values: list[float]) -> Spread:
         return cls(float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else None)
 
-    def __str__(self) -> str:
+    def text(self, digits: int) -> str:
+        """Show the numbers with so many digits after the point."""
         if self.deviation is None or isnan(self.mean):
-            return f"{self.mean:.3f}"
-        return f"{self.mean:.3f} ± {self.deviation:.3f}"
+            return f"{self.mean:.{digits}f}"
+        return f"{self.mean:.{digits}f} ± {self.deviation:.{digits}f}"
+
+    def __str__(self) -> str:
+        return self.text(3)
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,19 +115,18 @@ class Results:
         counts = sorted({run.result["parameters"] for run in runs if run.result})
         parameters = f"{counts[-1]:,}" if counts and counts[-1] else DASH
         cells = [
-            self._cell(method, setting, score.name)
-            for setting in self.grid.settings
-            for score in self.headlines
+            self._cell(method, setting, score) for setting in self.grid.settings for score in self.headlines
         ]
         return (find_method(method).title, parameters, *cells)
 
-    def _cell(self, method: str, setting: str, score: str) -> str:
+    def _cell(self, method: str, setting: str, score: Score) -> str:
         """Scores of the runs that have some, and how many others diverged."""
-        found = self.spread(method, setting, score)
+        found = self.spread(method, setting, score.name)
         diverged = sum(run.diverged for run in self.refused(method, setting))
         if found is None:
             return "diverged" if diverged else DASH
-        return f"{found} ({diverged} diverged)" if diverged else str(found)
+        shown = found.text(score.digits)
+        return f"{shown} ({diverged} diverged)" if diverged else shown
 
     def details(self) -> Table:
         """Sizes of the parts, learning rates, seconds of training, and the other scores."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from graph_metanetworks.experiments.accuracy.sections import accuracy_sections
 from graph_metanetworks.experiments.classification import classification_sections
+from graph_metanetworks.experiments.editing.sections import editing_sections
 from graph_metanetworks.experiments.report.curves import learning_curves
 from graph_metanetworks.experiments.report.page import Section, html_table, page, paragraph
 from graph_metanetworks.experiments.results import Results
@@ -20,6 +21,7 @@ NAME = "report.html"
 SECTIONS: dict[str, Callable[[Results, TaskData], Sequence[Section]]] = {
     "accuracy": accuracy_sections,
     "classification": classification_sections,
+    "editing": editing_sections,
 }
 
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from graph_metanetworks.errors import StateDictMismatch
+from graph_metanetworks.graph.elements import Elements, contiguous_strides
 from graph_metanetworks.graph.parameter_graph import ParameterGraph
 
 StateDict = Mapping[str, Tensor]
@@ -35,6 +36,28 @@ class Stack:
             like = next(iter(self.weights.values()))
             return like.new_ones(()).expand(len(self.members), *edges.shape, like.shape[-1])
         return edges.elements.view(self.weights[edges.parameter]).movedim(-2, 0)
+
+    def named_weights(self) -> dict[str, Tensor]:
+        """Return weights in the shapes of a state dict, the first channel: `[networks, *shape]` by name."""
+        weights = {}
+        for parameter in self.graph.parameters:
+            flat = self.weights[parameter.name][..., 0]  # [elements, networks]
+            own = flat.T.reshape(len(self.members), *parameter.shape)
+            weights |= dict.fromkeys((parameter.name, *parameter.tied), own)
+        return weights
+
+    def with_edges(self, values: Tensor) -> Stack:
+        """Return the same networks with other weights, given on their edges, `[networks, edges, channels]`.
+
+        Weights are views where the edges of a block are all of a parameter in its order. Gradients flow.
+        """
+        owned: dict[str, list[tuple[Elements, Tensor]]] = {}
+        for block, where in zip(self.graph.blocks, self.graph.edge_slices, strict=True):
+            if block.parameter and block.is_owner and block.elements is not None:
+                own = values[:, where].movedim(0, 1)  # [edges of the block, networks, channels]
+                owned.setdefault(block.parameter, []).append((block.elements, own))
+        weights = {p.name: _assembled(p.numel, owned[p.name]) for p in self.graph.parameters}
+        return replace(self, weights=weights)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -107,6 +130,34 @@ class Batch:
         """Split an edge-level result `[E, k]` into one tensor per network."""
         return list(edges.split([graph.num_edges for graph in self.graphs]))
 
+    def stacked(self, edges: Tensor) -> Batch:
+        """Return the same networks with an edge-level result `[E]` or `[E, k]` as their weights.
+
+        Unlike `state_dicts` it makes no tensor for each network, so an edited batch can be run at once:
+
+        >>> import torch, graph_metanetworks as gmn
+        >>> model = torch.nn.Linear(3, 2)
+        >>> batch = gmn.collate([(gmn.trace(model, torch.zeros(1, 3)), model.state_dict())] * 4)
+        >>> doubled = batch.stacked(torch.full((batch.num_edges,), 2.0))
+        >>> doubled.stacks[0].weights["weight"].shape          # elements, networks, channels
+        torch.Size([6, 4, 1])
+        """
+        if edges.dim() not in (1, 2) or len(edges) != self.num_edges:
+            raise StateDictMismatch(
+                f"edge values of shape {tuple(edges.shape)} do not fit this batch: expected "
+                f"[{self.num_edges}] or [{self.num_edges}, channels], one row per edge."
+            )
+        values = edges[:, None] if edges.dim() == 1 else edges
+        stacks = tuple(stack.with_edges(self._edges_of(stack, values)) for stack in self.stacks)
+        return replace(self, stacks=stacks)
+
+    def _edges_of(self, stack: Stack, values: Tensor) -> Tensor:
+        """Return the values on the edges of the networks of a stack. [E, k] -> [networks, edges, k]"""
+        if len(stack.members) == len(self):  # in the order of the batch
+            return values.view(len(self), -1, values.shape[1])
+        own = values.split([graph.num_edges for graph in self.graphs])
+        return torch.stack([own[member] for member in stack.members])
+
     def state_dicts(self, edges: Tensor, like: Sequence[StateDict] | None = None) -> list[dict[str, Tensor]]:
         """Turn an edge-level result `[E]` or `[E, k]` into one state dict per network; `k = 1` is dropped.
 
@@ -117,6 +168,17 @@ class Batch:
         others = like or [None] * len(self)
         parts = zip(self.graphs, self.split_edges(edges), others, strict=True)
         return [graph.state_dict(values, other) for graph, values, other in parts]
+
+
+def _assembled(size: int, parts: list[tuple[Elements, Tensor]]) -> Tensor:  # [size, networks, channels]
+    """Put the values on the edges of its blocks into one parameter."""
+    elements, values = parts[0]
+    in_order = elements.listed is None and elements.strides == contiguous_strides(elements.shape)
+    if in_order and elements.span() == (0, size):
+        return values
+    index = torch.cat([own.index().reshape(-1) for own, _ in parts]).to(values.device)
+    joined = torch.cat([own for _, own in parts])
+    return joined.new_zeros(size, *values.shape[1:]).index_copy(0, index, joined)
 
 
 def _map(stack: Stack, function) -> Stack:

@@ -88,7 +88,12 @@ METHODS = {
             "products of node states with weights; any architecture; invariant to its symmetries",
             {
                 "paper": lambda output: _gmn(output, hidden=108, layers=4, blocks="matrix-product"),
-                "small": lambda output: _gmn(output, hidden=24, layers=3, blocks="matrix-product"),
+                # a result per edge needs wider states than one per network
+                "small": lambda output: (
+                    _gmn(output, hidden=48, layers=4, blocks="matrix-product")
+                    if output.level == "edge"
+                    else _gmn(output, hidden=24, layers=3, blocks="matrix-product")
+                ),
             },
             levels=("graph", "node", "edge"),
             learning_rate=3e-3,

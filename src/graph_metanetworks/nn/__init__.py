@@ -2,6 +2,7 @@
 
 from graph_metanetworks.nn.bundles import BundleEncoder, BundlePassing
 from graph_metanetworks.nn.canonical import Canonical
+from graph_metanetworks.nn.editor import Editor
 from graph_metanetworks.nn.encoders import EdgeEncoder, NodeEncoder
 from graph_metanetworks.nn.grit import Grit, GritBlock
 from graph_metanetworks.nn.group_readout import MeanByGroup
@@ -16,6 +17,7 @@ from graph_metanetworks.nn.readouts import (
     EachEdge,
     EachNode,
     Edit,
+    FromEnds,
     MeanByKind,
     MeanEdges,
     MeanNodes,
@@ -38,6 +40,8 @@ __all__ = [
     "EdgeEncoder",
     "EdgeUpdate",
     "Edit",
+    "Editor",
+    "FromEnds",
     "GlobalUpdate",
     "GraphMetanetwork",
     "Grit",

@@ -205,6 +205,14 @@ class EdgeEncoder(Fitted):
     def states(self, terms: list[Tensor], weights: list[Tensor]) -> Tensor:
         """Return initial edge states, `[*piece, hidden]`."""
         values, base, factor, offset = terms
+        features = self.features(values, factor, offset)
+        out = scratch_buffer("states", values.to(factor.dtype), base.shape[-1])
+        if out is not None:
+            base = out.copy_(base)
+        return add_product(base, features, weights[0], out=out)
+
+    def features(self, values: Tensor, factor: Tensor, offset: Tensor) -> Tensor:
+        """Return the features of weights. [*piece, channels] -> [*piece, channels * (3 + 2 fourier)]"""
         values, channels = values.to(factor.dtype), values.shape[-1]
         scaled = torch.mul(values, factor, out=scratch_buffer("scaled", values, channels)).add_(offset)
         size = torch.abs(scaled, out=scratch_buffer("size", values, channels)).add_(SMALL)
@@ -216,11 +224,7 @@ class EdgeEncoder(Fitted):
         if out is not None:
             out = out.view(len(features), *values.shape)
         # stacking along the first dimension is faster than along the last
-        stacked = torch.stack(features, out=out).movedim(0, -2).flatten(-2)
-        out = scratch_buffer("states", values, base.shape[-1])
-        if out is not None:
-            base = out.copy_(base)
-        return add_product(base, stacked, weights[0], out=out)
+        return torch.stack(features, out=out).movedim(0, -2).flatten(-2)
 
 
 def position_features(position: Tensor) -> Tensor:

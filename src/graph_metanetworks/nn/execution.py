@@ -30,7 +30,7 @@ from graph_metanetworks.nn.engine.sweep import (
 )
 from graph_metanetworks.nn.engine.workers import Workers, torch_threads
 from graph_metanetworks.nn.message_passing import MessagePassing, UpdatesEdges
-from graph_metanetworks.nn.readouts import EachEdge, PooledEdges
+from graph_metanetworks.nn.readouts import EachEdge, FromEnds, PooledEdges
 from graph_metanetworks.nn.state import Links, State, degrees, node_network
 
 if TYPE_CHECKING:
@@ -110,6 +110,8 @@ def run_pairs(network: GraphMetanetwork, batch: Batch, engine: str, plan: Execut
     for block in network.blocks:
         nodes = block(nodes, panels)
     state = State(nodes, nodes[:0])
+    if isinstance(network.readout, FromEnds):
+        return _read_ends(network.readout, nodes, batch, plan)
     if network.edge_pass is None:
         return network.readout(state, links)
     edges = _Edges.of(network, batch, plan)
@@ -120,6 +122,8 @@ def run_pairs(network: GraphMetanetwork, batch: Batch, engine: str, plan: Execut
 def _read(network: GraphMetanetwork, edges: _Edges, state: State, links: Links) -> Tensor:
     """Apply pending updates and read out."""
     readout = network.readout
+    if isinstance(readout, FromEnds):
+        return _read_ends(readout, state.nodes, edges.batch, edges.plan)
     if isinstance(readout, PooledEdges):
         return readout.finish(edges.pool(readout), edges.batch)
     if isinstance(readout, EachEdge):
@@ -127,6 +131,36 @@ def _read(network: GraphMetanetwork, edges: _Edges, state: State, links: Links) 
     if readout.reads_edges:
         state = state._replace(edges=edges.states_in_order_of(links))
     return readout(state, links)
+
+
+def _read_ends(readout: FromEnds, nodes: Tensor, batch: Batch, plan: ExecutionPlan) -> Tensor:
+    """Return a readout's result on each edge, network by network, from weights and states of nodes."""
+    panels = arrange(batch, list_below=plan.list_below, stacked=plan.stacks_blocks)
+    sweep = Sweep(
+        cell=lambda edges, ends, weights: CellResult(edges=readout.cell(edges, ends[0], weights)),
+        panels=panels,
+        segments=[panel.use for panel in panels],  # nothing is summed
+        num_nodes=batch.num_nodes,
+        num_segments=1,
+        piece_size=max(1, plan.piece_size // readout.inner),
+        regions=plan.regions,
+        scratch=Scratch(),
+        returns_edges=True,
+        executor=plan.executor if batch.device.type == "cpu" else one_worker,
+    )
+    on_edges = [readout.encoder.terms(panel, batch) for panel in panels]
+    whole_panels = _runs_whole_panels(plan, batch.num_edges * readout.inner)
+    swept = run(sweep, on_edges, [readout.end_terms(nodes)], readout.weights(), whole_panels=whole_panels)
+    assert swept.edges is not None
+    return in_batch_order(panels, swept.edges)
+
+
+def _runs_whole_panels(plan: ExecutionPlan, numbers: int) -> bool:
+    """Whether a sweep over so many numbers runs whole panels; under `torch.func` it must."""
+    if retrieve_all_functorch_interpreters():
+        return True
+    limit = plan.whole_panels_below if torch.is_grad_enabled() else plan.piece_size
+    return numbers < min(limit, plan.whole_panels_below)
 
 
 @dataclass(eq=False)
@@ -207,13 +241,6 @@ class _Edges:
         )
         return torch.cat([found[use] for use in links.panel.uses])
 
-    def _runs_whole_panels(self) -> bool:
-        """Whether a sweep is small enough to run whole panels; under `torch.func` it must."""
-        if retrieve_all_functorch_interpreters():
-            return True
-        limit = self.plan.whole_panels_below if torch.is_grad_enabled() else self.plan.piece_size
-        return self.batch.num_edges * self.hidden < min(limit, self.plan.whole_panels_below)
-
     def _sweep(
         self,
         last: Callable[[Tensor, list[Terms], list[Tensor]], CellResult],
@@ -260,7 +287,8 @@ class _Edges:
         on_edges = self.first if states is None else [[panel_states] for panel_states in states]
         on_nodes = [terms for _, terms in self.pending] + (ends or [])
         flat = [weight for layer in weights for weight in layer]
-        whole_panels = self._runs_whole_panels() or (maximum and torch.is_grad_enabled())
+        small = _runs_whole_panels(plan, self.batch.num_edges * self.hidden)
+        whole_panels = small or (maximum and torch.is_grad_enabled())
         return run(sweep, on_edges, on_nodes, flat, whole_panels=whole_panels)
 
 

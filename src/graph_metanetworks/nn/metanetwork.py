@@ -30,6 +30,7 @@ from graph_metanetworks.nn.readouts import (
     EachEdge,
     EachNode,
     Edit,
+    FromEnds,
     MeanByKind,
     MeanEdges,
     MeanNodes,
@@ -54,7 +55,7 @@ READOUTS: dict[str, dict[str, type[Readout]]] = {
         "attention": AttentionPooling,
     },
     "node": {"each": EachNode},
-    "edge": {"each": EachEdge, "edit": Edit},
+    "edge": {"each": EachEdge, "ends": FromEnds, "edit": Edit},
 }
 
 PRESETS: dict[str, dict[str, Any]] = {
@@ -93,8 +94,9 @@ class GraphMetanetwork(nn.Module):
         level: "graph" `[B, out]`, "node" `[N, out]` or "edge" `[E, out]`.
         inner: width inside the blocks' MLPs; `hidden` by default.
         readout: at graph level "edges" (the mean over edges), "kinds", "tensors", "groups" (of nodes; the
-            default of "matrix-product" and "bundles"), "nodes" or "attention"; at edge level "each" or "edit"
-            (the weights plus a learned change); or a `Readout`.
+            default of "matrix-product" and "bundles"), "nodes" or "attention"; at edge level "each", "ends"
+            (from the weight and both nodes, in one pass; the default of these two) or "edit" (the weights
+            plus a learned change); or a `Readout`.
         channels: numbers on each edge: 1 for weights, 2 for weights and gradients, ...
         fourier: pairs of sine and cosine features of each weight.
         tensors: names of parameters with their own learned scale and, when editing, step size; others share
@@ -144,9 +146,10 @@ class GraphMetanetwork(nn.Module):
         self.channels = channels if edge_encoder is None else edge_encoder.channels
         self.engine: Engine = _checked_engine(engine)
         pairs = _joins_pairs(blocks)  # of neurons: edges then have no states of their own
-        if readout is None and pairs and level == "graph":
-            readout = "groups"
-        self.readout = _readout(readout, level, hidden, out, vocabulary, tensors)
+        if readout is None and pairs:
+            readout = {"graph": "groups", "edge": "ends"}.get(level)
+        on_edges = {"channels": self.channels, "fourier": fourier, "tensors": tensors}
+        self.readout = _readout(readout, level, hidden, out, vocabulary, on_edges)
         self.node_encoder = node_encoder or NodeEncoder(hidden, vocabulary)
         self.unary = UnaryEncoder(hidden, vocabulary, channels=channels) if pairs else None
         self.matrices: WeightMatrices | BundleEncoder | None = None
@@ -236,8 +239,9 @@ class GraphMetanetwork(nn.Module):
         """Return the representation of each network before the last layer, `[B, d]`.
 
         At graph level it is what the last linear layer of the readout is given; at node and edge level, the
-        mean of that over the nodes or edges of each network. It is invariant to symmetries of the networks,
-        also before training: a fingerprint. Embed in float64 and round to have equal numbers for them.
+        mean of that over the nodes or edges of each network, of nodes for the readout "ends". It is invariant
+        to symmetries of the networks, also before training: a fingerprint. Embed in float64 and round to have
+        equal numbers for them.
 
         >>> import torch, graph_metanetworks as gmn
         >>> model = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
@@ -250,6 +254,8 @@ class GraphMetanetwork(nn.Module):
         (torch.Size([64]), True)
         """
         readout = self.readout
+        if isinstance(readout, FromEnds):
+            return node_means(input_of(readout.source, self, batch), batch)
         if isinstance(readout, EachEdge):
             return self.read(batch, MeanStates(readout))
         head = getattr(readout, "head", None)
@@ -365,7 +371,7 @@ def _readout(
     hidden: int,
     out: int,
     vocabulary: Vocabulary,
-    tensors: Sequence[str],
+    on_edges: dict[str, Any],
 ) -> Readout:
     if isinstance(readout, Readout):
         return readout
@@ -380,7 +386,9 @@ def _readout(
     if name == "groups":
         return MeanByGroup(hidden, out, vocabulary=vocabulary)
     if name == "tensors":
-        return MeanByTensor(hidden, out, vocabulary=vocabulary, tensors=tensors)
+        return MeanByTensor(hidden, out, vocabulary=vocabulary, tensors=on_edges["tensors"])
+    if name == "ends":
+        return FromEnds(hidden, out, vocabulary=vocabulary, **on_edges)
     if name == "edit":
-        return Edit(hidden, out, vocabulary=vocabulary, tensors=tensors)
+        return Edit(hidden, out, vocabulary=vocabulary, tensors=on_edges["tensors"])
     return choices[name](hidden, out)

@@ -113,7 +113,7 @@ class Probes(nn.Module):
         # a metanetwork in mixed precision must not change the precision of the networks
         with torch.autocast(batch.device.type, enabled=False):
             try:
-                outputs, statistics = run_stacked(recording, _weights(stack), inputs, read=True)
+                outputs, statistics = run_stacked(recording, stack.named_weights(), inputs, read=True)
             except ReplayError as error:
                 raise UnsupportedNetwork(f"{name}: {error}") from error
         assert statistics is not None
@@ -177,16 +177,6 @@ def _recording(graph: ParameterGraph) -> Recording:
             f"the graph of {graph.name} was not traced from a network, so it cannot run."
         )
     return graph.recording
-
-
-def _weights(stack: Stack) -> dict[str, Tensor]:
-    """Return the weights of a stack, the first channel of each parameter. `[networks, *shape]` by name"""
-    weights = {}
-    for parameter in stack.graph.parameters:
-        flat = stack.weights[parameter.name][..., 0]  # [elements, networks]
-        own = flat.T.reshape(len(stack.members), *parameter.shape)
-        weights |= dict.fromkeys((parameter.name, *parameter.tied), own)
-    return weights
 
 
 def _check_same_width(batch: Batch, outputs: Sequence[Tensor]) -> None:

@@ -10,7 +10,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from graph_metanetworks.graph.batch import Batch
+from graph_metanetworks.nn.encoders import EdgeEncoder
 from graph_metanetworks.nn.engine.panel import Panel
+from graph_metanetworks.nn.engine.sweep import Terms
 from graph_metanetworks.nn.fitted import Fitted, refilled
 from graph_metanetworks.nn.mlp import Mlp, product
 from graph_metanetworks.nn.norm import RmsNorm, normed
@@ -188,6 +190,75 @@ class EachEdge(Readout):
 
     def forward(self, state: State, links: Links) -> Tensor:
         return self.finish(self.cell(state.edges, self.weights()), links.panel, links.batch)
+
+
+class FromEnds(Readout):
+    r"""A result for each edge from its weight and the states of its two nodes, in one pass. [E, out]
+
+    .. math:: y_{ij} = Q\, \mathrm{ReLU}(A v_j + B v_i + C e_{ij}) + \langle S v_j, T v_i \rangle
+
+    where :math:`e_{ij}` are features of the weight, its kind and its position. The second term, of low rank,
+    is one matrix product for each weight matrix. No state of an edge is needed, so this suits blocks that
+    update nodes only.
+
+    Args:
+        inner: width of the hidden layer.
+        rank: of the second term, for each output.
+    """
+
+    reads_edges = False
+
+    def __init__(
+        self,
+        hidden: int,
+        out: int,
+        inner: int = 32,
+        *,
+        rank: int = 16,
+        channels: int = 1,
+        fourier: int = 0,
+        vocabulary: Vocabulary | None = None,
+        tensors: Sequence[str] = (),
+    ) -> None:
+        super().__init__()
+        self.inner, self.out, self.rank = inner, out, rank
+        self.encoder = EdgeEncoder(
+            inner, vocabulary or Vocabulary(), channels=channels, fourier=fourier, tensors=tensors
+        )
+        self.norm = nn.LayerNorm(hidden)
+        self.source = nn.Linear(hidden, inner + out * rank, bias=False)
+        self.target = nn.Linear(hidden, inner + out * rank)
+        self.head = nn.Linear(inner, out)
+
+    def fit(self, batches: Iterable[Batch], network: GraphMetanetwork) -> None:
+        self.encoder.fit(batches)
+
+    def end_terms(self, nodes: Tensor) -> Terms:
+        """Return the terms of nodes as sources and as targets. [N, hidden] -> [N, inner + out * rank] each"""
+        nodes = self.norm(nodes)
+        return Terms(self.source(nodes), self.target(nodes))
+
+    def weights(self) -> list[Tensor]:
+        return [*self.encoder.weights(), self.head.weight, self.head.bias]
+
+    def cell(self, on_edges: list[Tensor], ends: Terms, weights: list[Tensor]) -> Tensor:
+        """Return the result on a piece from the inputs of the encoder and terms at both ends."""
+        values, base, factor, offset = on_edges
+        on_features, head, bias = weights
+        (source, left), (target, right) = (end.split([self.inner, self.out * self.rank], -1) for end in ends)
+        terms = (target + base + source).expand(*values.shape[:-1], -1)
+        features = self.encoder.features(values, factor, offset)
+        # all terms in one pass: this is the only step whose results are as wide as `inner` on every edge
+        inner = torch.addmm(terms.flatten(0, -2), features.flatten(0, -2), on_features.t()).relu_()
+        left, right = (end.unflatten(-1, (self.out, self.rank)) for end in (left, right))
+        joint = torch.einsum("...or,...or->...o", left, right) / self.rank**0.5
+        return F.linear(inner, head, bias).view(*values.shape[:-1], -1) + joint
+
+    def forward(self, state: State, links: Links) -> Tensor:
+        """Run on an explicit list of edges: the reference that the engine must equal."""
+        terms = self.end_terms(state.nodes)
+        ends = Terms(terms.source[links.source], terms.target[links.target])
+        return self.cell(self.encoder.terms(links.panel, links.batch), ends, self.weights())
 
 
 class Edit(Fitted, EachEdge):

@@ -57,6 +57,7 @@ class Runner:
     """
 
     options: ClassVar[tuple[str, ...]] = ()  # keyword arguments of `predict`
+    usage: ClassVar[str] = "gmn predict {run} CHECKPOINT --network my_model.py:build"
 
     run: Run
     task: Task[Any]

@@ -25,6 +25,7 @@ class Score:
         metric: makes the torchmetrics metric that follows it during training; None if it is measured at the
             end only.
         headline: whether the experiment's main table shows it.
+        digits: shown after the point.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Score:
     higher_is_better: bool = True
     metric: Callable[[], Metric] | None = None
     headline: bool = True
+    digits: int = 3
 
     @property
     def column(self) -> str:

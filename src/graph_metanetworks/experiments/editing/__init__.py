@@ -1,0 +1,1 @@
+"""The report of experiments with the task editing."""
