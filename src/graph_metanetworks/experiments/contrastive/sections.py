@@ -18,8 +18,8 @@ from graph_metanetworks.training.run_folder import PREDICTIONS
 
 SHOWN = 1_000  # test networks in pictures
 MAPS = (
-    "The first two principal components of the embeddings of test networks, before the projector. Runs of the "
-    "first seed."
+    "The first two principal components of the embeddings of test networks, before the projector. Runs of "
+    "the first seed."
 )
 
 
@@ -85,5 +85,5 @@ def _about(data: TaskData) -> str:
     return (
         "Ordinary linear regression from embeddings of the training networks, on test networks; runs of the "
         f"first seed. Predicting the mean of each column has a mean squared error of {variance:.2f}. In the "
-        "settings called supervised, the same encoder was trained on the columns: what it reaches with labels."
+        "settings called supervised, the same encoder was trained on the columns: its error with labels."
     )
