@@ -15,7 +15,7 @@ class Inputs(NamedTuple):
     """Versions of B networks in one batch: clean ones if asked for, then two views of each if asked for."""
 
     networks: Batch
-    count: int  # B
+    size: int  # B
     clean: bool
     views: bool
 
@@ -44,7 +44,7 @@ class Encoded(nn.Module):
     def run(self, inputs: Inputs) -> Outputs:
         """Embed all versions at once, and apply the top to the views, or else to the clean networks."""
         found = self.encoder(inputs.networks)
-        clean = found[: inputs.count] if inputs.clean else None
+        clean = found[: inputs.size] if inputs.clean else None
         if inputs.views:
-            return Outputs(clean, self.top(found[-2 * inputs.count :]), None)
+            return Outputs(clean, self.top(found[-2 * inputs.size :]), None)
         return Outputs(clean, None, self.top(found))
