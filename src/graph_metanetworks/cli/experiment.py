@@ -16,7 +16,7 @@ from graph_metanetworks.cli.task_commands import open_data, task_group
 from graph_metanetworks.console import say
 from graph_metanetworks.extras import optional_imports
 from graph_metanetworks.lookup import absolute
-from graph_metanetworks.methods.registry import METHODS
+from graph_metanetworks.methods.registry import METHOD_HELP
 from graph_metanetworks.tasks.registry import make_task
 from graph_metanetworks.tasks.task import Task
 from graph_metanetworks.training.options import Machine
@@ -27,9 +27,9 @@ def _command(reference: str, kind: type[Task[Any]]) -> Callable[..., None]:
     def experiment(
         zoo: Annotated[Path, typer.Option(help="Folder of the zoo.")],
         out: Annotated[Path | None, typer.Option(file_okay=False, help="Folder of the experiment.")] = None,
-        methods: Annotated[
-            str, typer.Option(help=f"Of {', '.join(METHODS)}, or my_methods.py:NAME; separated by commas.")
-        ] = ",".join(kind.methods),
+        methods: Annotated[str, typer.Option(help=f"Separated by commas. Of {METHOD_HELP}.")] = ",".join(
+            kind.methods
+        ),
         settings: Annotated[
             str, typer.Option(help="Percentages to train on, and ood; separated by commas.")
         ] = ",".join(kind.settings),

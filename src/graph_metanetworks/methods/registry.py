@@ -1,5 +1,7 @@
 """Methods by name: the built-in ones, and those of users as `file.py:NAME` or `package.module:NAME`.
 
+A name may have modifiers, as in `mlp+permuted`; see `variants`.
+
 A new method is its model in `nn/` and one entry here. The command line, its help, the tables of the docs and
 the tests take it from this list.
 """
@@ -9,6 +11,7 @@ from __future__ import annotations
 from graph_metanetworks.errors import TaskError, UnsupportedNetwork
 from graph_metanetworks.lookup import UnknownTarget, find_object
 from graph_metanetworks.methods.method import Method, Output
+from graph_metanetworks.methods.variants import MODIFIERS_HELP, split_name, variant
 from graph_metanetworks.nn.baselines import DMC, ProbedStatNN, StatNN, WeightSet
 from graph_metanetworks.nn.baselines.boosting import BoostedStatNN
 from graph_metanetworks.nn.grit import Grit
@@ -162,8 +165,25 @@ METHODS = {
 }
 
 
+METHOD_HELP = f"{', '.join(METHODS)}; {MODIFIERS_HELP}; or your own, my_methods.py:NAME"
+
+
 def find_method(name: str) -> Method:
-    """Return a method by its name, or by `file.py:NAME` for one of your own."""
+    """Return a method by its name, or by `file.py:NAME` for one of your own; modifiers may follow.
+
+    >>> find_method("gmn+signs+permuted").title
+    'GMN, canonical signs, permuted'
+    """
+    base, modifiers = split_name(name)
+    return variant(_find(base), modifiers) if modifiers else _find(base)
+
+
+def is_built_in(name: str) -> bool:
+    """Whether a method of this name needs no code of a user."""
+    return split_name(name)[0] in METHODS
+
+
+def _find(name: str) -> Method:
     if name in METHODS:
         return METHODS[name]
     if ":" not in name:
