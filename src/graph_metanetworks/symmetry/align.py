@@ -182,7 +182,9 @@ class Descent:
         names = [p.name for p in graph.parameters]
         self.networks = len(others[names[0]])
         self.copies = graph.symmetry.copies(self.networks)
-        self.automorphism = Automorphism(graph.symmetry, {axis: still(axis) for axis in self.copies.variables})
+        self.automorphism = Automorphism(
+            graph.symmetry, {axis: still(axis) for axis in self.copies.variables}
+        )
         self.trees = trees(self.copies.variables)
         self._dims = {name: self.copies.parameters[name] for name in names}
         self._others = {name: _computable(others[name]) for name in names}

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from graph_metanetworks.graph.batch import Batch, Stack
-from graph_metanetworks.symmetry.stacked import permuted_stack, rescaled_stack
+from graph_metanetworks.symmetry.rescaled import rescaled_stack
 
 Kind = Literal["described", "released", "noise"]
 KINDS = ("described", "released", "noise")
@@ -78,8 +78,10 @@ def symmetric_copies(batch: Batch, generator: torch.Generator) -> Batch:
     """Return networks that compute the same functions, each moved by a random symmetry of its own."""
 
     def copied(stack: Stack) -> Stack:
-        permuted = permuted_stack(stack.graph.symmetry, stack.weights, generator)
-        return replace(stack, weights=rescaled_stack(stack.graph.scaling, permuted, generator))
+        orders = stack.graph.symmetry.sample_stack(len(stack.members), generator)
+        return replace(
+            stack, weights=rescaled_stack(stack.graph.scaling, orders.apply(stack.weights), generator)
+        )
 
     return replace(batch, stacks=tuple(map(copied, batch.stacks)))
 

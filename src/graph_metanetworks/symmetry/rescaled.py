@@ -1,7 +1,4 @@
-"""Random symmetric copies of stacked networks, another one for each network, without a loop over them.
-
-Weights are stacks `[elements, networks, channels]` of networks of one architecture.
-"""
+"""Random scales, signs and phases of many networks of one architecture at once, each network its own."""
 
 from __future__ import annotations
 
@@ -12,46 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graph_metanetworks.symmetry.action import images
-from graph_metanetworks.symmetry.axes import is_pinned, ordered_parents, size
-from graph_metanetworks.symmetry.group import Symmetry
 from graph_metanetworks.symmetry.scaling import Scaling
 from graph_metanetworks.symmetry.units import Units
 
 Weights = Mapping[str, Tensor]  # [elements, networks, channels]
-
-
-def permuted_stack(
-    symmetry: Symmetry, weights: Weights, generator: torch.Generator | None = None
-) -> dict[str, Tensor]:
-    """Permute the neurons of each network by a random automorphism of its own."""
-    moved = [
-        name for name in weights if name in symmetry.parameters and not _is_fixed(symmetry.parameters[name])
-    ]
-    if not moved:
-        return dict(weights)
-    tables = []
-    for axis in symmetry.variables:
-        shape = [weights[moved[0]].shape[1], *(parent.size for parent in ordered_parents(axis)), axis.size]
-        tables.append(torch.rand(shape, generator=generator, device="cpu").argsort(dim=-1))
-
-    def places(*own: Tensor) -> list[Tensor]:
-        known = dict(zip(symmetry.variables, own, strict=True))
-        found = []
-        for name in moved:
-            place = torch.zeros((), dtype=torch.int64, device="cpu")
-            shape = [size(dim) for dim in symmetry.parameters[name]]
-            for image, length in zip(images(known, symmetry.parameters[name]), shape, strict=True):
-                place = place * length + image
-            found.append(place.expand(shape).reshape(-1))
-        return found
-
-    result = dict(weights)
-    for name, place in zip(moved, torch.func.vmap(places)(*tables), strict=True):  # [networks, elements]
-        value = weights[name]
-        index = place.t().unsqueeze(-1).expand(value.shape).to(value.device)
-        result[name] = torch.zeros_like(value).scatter(0, index, value)
-    return result
 
 
 def rescaled_stack(
@@ -84,10 +45,6 @@ def rescaled_stack(
                 )
             result[name] = changed.to(value.dtype)
     return result
-
-
-def _is_fixed(dims: tuple) -> bool:
-    return all(is_pinned(dim) for dim in dims)
 
 
 def _factors(units: Units, name: str, values: np.ndarray) -> Tensor:
