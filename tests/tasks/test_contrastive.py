@@ -1,5 +1,6 @@
 """Contrastive learning: views, the loss, regression, whole runs, and what is refused."""
 
+from dataclasses import replace
 from math import log
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from graph_metanetworks.tasks.contrastive.loss import info_nce, retrieval
 from graph_metanetworks.tasks.contrastive.regression import Regression, left_out_errors
 from graph_metanetworks.tasks.contrastive.task import Contrastive
 from graph_metanetworks.tasks.contrastive.views import KINDS, Views, join, symmetric_copies
+from graph_metanetworks.tasks.model_card import command
 from graph_metanetworks.tasks.registry import make_task
 from graph_metanetworks.zoo.recipes.inrs import SineInrs
 from support.command_line import fails, succeeds
@@ -190,6 +192,13 @@ def test_selection_decides_what_is_monitored() -> None:
 
 def test_the_methods_of_the_experiment_exist() -> None:
     assert all(find_method(name).by_gradient for name in Contrastive.methods)
+
+
+def test_the_command_of_the_model_card_is_one_that_works(run: Path) -> None:
+    runner = gmn.load(run).run
+    task = make_task("contrastive", runner.options | {"symmetries": True})
+    moved = replace(runner, options=runner.options | {"symmetries": True})
+    assert command(moved, task).endswith("--symmetries") and "--no-" not in command(runner, task)
 
 
 def test_commands_and_report(zoo: gmn.Zoo, run: Path, tmp_path: Path) -> None:

@@ -18,32 +18,35 @@ Weights = Mapping[str, Tensor]  # [elements, networks, channels]
 def rescaled_stack(
     scaling: Scaling, weights: Weights, generator: torch.Generator | None = None, *, spread: float = 0.5
 ) -> dict[str, Tensor]:
-    """Choose scales, signs and phases of the units of each network at random, as `scaling.sample` does."""
+    """Choose scales, signs and phases of the units of each network at random, as `scaling.sample` does.
+
+    >>> import graph_metanetworks as gmn
+    >>> model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Tanh(), torch.nn.Linear(3, 1))
+    >>> graph = gmn.trace(model, torch.randn(1, 2))
+    >>> stack = gmn.collate([(graph, model.state_dict())] * 4).stacks[0]
+    >>> rescaled = rescaled_stack(graph.scaling, stack.weights, torch.Generator().manual_seed(0))
+    >>> torch.equal(rescaled["2.weight"].abs(), stack.weights["2.weight"].abs())  # tanh has signs only
+    True
+    """
     if not (scaling.num_scales or scaling.num_signs or scaling.num_phases):
         return dict(weights)
+    scaled, signed = scaling.scaled, scaling.signed
     count = next(iter(weights.values())).shape[1]
     options = {"generator": generator, "dtype": torch.float64, "device": "cpu"}
-    logarithms = spread * torch.randn(scaling.scaled.solution.free, count, **options)
-    signs = (torch.rand(scaling.signed.solution.free, count, **options) < 0.5).double()
-    scale = np.exp(scaling.scaled.solution.values(logarithms.numpy()))
-    odd = scaling.signed.solution.values(signs.numpy())  # [unknowns, networks]
-    turns = odd - 2 * (torch.rand(odd.shape, **options).numpy() < 0.5)
+    logarithms = spread * torch.randn(scaled.solution.free, count, **options)
+    signs = (torch.rand(signed.solution.free, count, **options) < 0.5).double()
+    scale = np.exp(scaled.solution.values(logarithms.numpy()))  # [unknowns, networks]
+    odd = signed.solution.values(signs.numpy())
+    turns = odd - 2 * (torch.rand(odd.shape, **options).numpy() < 0.5)  # whole periods change nothing
     result = dict(weights)
-    for name, value in weights.items():
-        factor = 1.0
-        for units, own in ((scaling.scaled, scale), (scaling.signed, 1 - 2 * odd)):
-            if name in units.parameters:
-                factor = factor * _factors(units, name, own)
-        if isinstance(factor, Tensor):
-            changed = value.double() * factor.unsqueeze(-1).to(value.device)
-            if name in scaling.phases:
-                phase = scaling.phases[name]
-                shift = torch.from_numpy(turns[phase.parity] * (pi / phase.frequency)[:, None])
-                index = torch.from_numpy(phase.elements).to(value.device)
-                changed = changed.index_add(
-                    0, index, shift[..., None].expand(-1, -1, value.shape[2]).to(changed)
-                )
-            result[name] = changed.to(value.dtype)
+    for name in weights.keys() & scaled.parameters.keys():
+        factor = _factors(scaled, name, scale) * _factors(signed, name, 1 - 2 * odd)
+        changed = weights[name].double() * factor[..., None].to(weights[name].device)
+        if name in scaling.phases:
+            phase = scaling.phases[name]
+            shift = torch.from_numpy(turns[phase.parity] * (pi / phase.frequency)[:, None])
+            changed[torch.from_numpy(phase.elements).to(changed.device)] += shift[..., None].to(changed)
+        result[name] = changed.to(weights[name].dtype)
     return result
 
 
