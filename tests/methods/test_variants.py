@@ -8,7 +8,9 @@ import graph_metanetworks as gmn
 from graph_metanetworks.errors import TaskError
 from graph_metanetworks.methods import MODIFIERS, Output, find_method
 from graph_metanetworks.methods.method import as_metanetwork
+from graph_metanetworks.nn import aligned
 from graph_metanetworks.nn.prepared import seen
+from graph_metanetworks.nn.reordering import Permuted
 from support.traced import traced
 
 NAMES = ("mlp-relu", "mlp-tanh")
@@ -82,6 +84,34 @@ def test_what_is_equivariant_does_not_see_permutations(level: str) -> None:
     assert torch.allclose(model(batch), plain(batch), atol=1e-9)
 
 
+def test_aligned_copies_are_equal() -> None:
+    batch = networks(*NAMES)
+    model, plain = made("dmc+aligned", batch), made("dmc", batch)
+    copies = Permuted().orders(batch).apply()  # pyright: ignore
+    assert torch.allclose(model(copies), model(batch), atol=1e-9)
+    assert not torch.allclose(plain(copies), plain(batch), atol=1e-3)
+    again = find_method("dmc+aligned").make("small").double()
+    again.load_state_dict(model.state_dict())
+    assert torch.equal(again(batch), model(batch))
+
+
+def test_alignments_are_remembered_by_content(monkeypatch: pytest.MonkeyPatch) -> None:
+    batch = networks(*NAMES)
+    model = made("dmc+aligned", batch)
+    expected = model(batch)
+    monkeypatch.setattr(aligned, "align_stack", None)  # a call would fail
+    assert torch.equal(model(batch), expected)
+    monkeypatch.undo()
+    other = Permuted().orders(batch).apply()  # pyright: ignore
+    assert torch.allclose(model(other), expected, atol=1e-9)
+
+
+def test_an_architecture_without_reference() -> None:
+    model = made("dmc+aligned", networks("mlp-relu"))
+    with pytest.raises(gmn.UnsupportedNetwork, match="no reference to align it to"):
+        model(networks("mlp-tanh"))
+
+
 def test_results_per_edge_belong_to_what_is_seen() -> None:
     """New weights compute the same function: those of the canonical form, in the order that is given."""
     batch = networks("mlp-relu")
@@ -117,7 +147,9 @@ def test_names() -> None:
         base.strategy,
     )
     assert list(method.sizes) == list(base.sizes)
-    with pytest.raises(TaskError, match=r"no modifier 'sign'; choose from \+scales, \+signs, \+permuted"):
+    with pytest.raises(
+        TaskError, match=r"no modifier 'sign'; choose from \+scales, \+signs, \+permuted, \+aligned"
+    ):
         find_method("gmn+sign")
     with pytest.raises(TaskError, match=r"gmn\+signs\+signs has \+signs twice"):
         find_method("gmn+signs+signs")

@@ -13,6 +13,7 @@ from torch import nn
 
 from graph_metanetworks.errors import TaskError
 from graph_metanetworks.methods.method import Method, Output
+from graph_metanetworks.nn.aligned import Aligned
 from graph_metanetworks.nn.canonical import Canonical
 from graph_metanetworks.nn.prepared import prepared
 from graph_metanetworks.nn.reordering import Permuted
@@ -58,6 +59,12 @@ MODIFIERS = {
             "in training, a random copy of each network, with its neurons in another order",
             Permuted,
             by_gradient=True,
+        ),
+        Modifier(
+            "aligned",
+            "aligned",
+            "each network permuted to match a reference, the first training network of its architecture",
+            Aligned,
         ),
     )
 }

@@ -49,6 +49,10 @@ class Copies:
         """Return the dimensions of a stack of tensors."""
         return ([self.network], *map(self._copied, dims))
 
+    def table_shape(self, axis: Axis) -> list[int]:
+        """Return the shape of the tables of a variable. [networks, *sizes of the axes it depends on, size]"""
+        return [*(parent.size for parent in ordered_parents(axis)), axis.size]
+
     def _copied(self, dim: Dim) -> Dim:
         return [self._copy(axis) for axis in dim]
 
