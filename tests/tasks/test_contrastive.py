@@ -12,7 +12,7 @@ from torch import Tensor
 import graph_metanetworks as gmn
 from graph_metanetworks.errors import TaskError
 from graph_metanetworks.experiments import Grid, Results, run_grid, write_report
-from graph_metanetworks.methods.registry import find_method
+from graph_metanetworks.methods import Output
 from graph_metanetworks.tasks import TracedZoo
 from graph_metanetworks.tasks.contrastive.loss import info_nce, retrieval
 from graph_metanetworks.tasks.contrastive.regression import Regression, left_out_errors
@@ -65,8 +65,8 @@ def test_views_depend_on_the_generator_only(kind, batch: gmn.Batch) -> None:
     assert torch.equal(flat(batch), before)
 
 
-def siren_batch(count: int) -> gmn.Batch:
-    siren = SineInrs(hidden=64)
+def siren_batch(count: int, hidden: int = 64) -> gmn.Batch:
+    siren = SineInrs(hidden=hidden)
     model = siren.build(siren.draw(drawn()))
     return gmn.collate([(gmn.trace(model, torch.zeros(1, 1)), model.state_dict())] * count)
 
@@ -190,8 +190,16 @@ def test_selection_decides_what_is_monitored() -> None:
         assert make_task("contrastive", {"select": select}).scores[0].name == first
 
 
-def test_the_methods_of_the_experiment_exist() -> None:
-    assert all(find_method(name).by_gradient for name in Contrastive.methods)
+@pytest.mark.parametrize("method", Contrastive.methods)
+@pytest.mark.parametrize("setting", ["80", "supervised"])
+def test_a_step_of_every_method_of_the_experiment(method: str, setting: str) -> None:
+    task, batch = make_task("contrastive", {"method": method, "setting": setting}), siren_batch(3, hidden=4)
+    model = task.make_model(Output(width=16, input_shape=(1,)))
+    model.fit([batch])  # pyright: ignore
+    outputs = task.forward(model, task.transform(batch, drawn(), training=True))
+    task.loss(outputs, torch.randn(3, 2, generator=drawn())).backward()
+    assert all(own.grad is not None for own in model.parameters())
+    assert task.embed(model, batch).shape == (3, 16)
 
 
 def test_the_command_of_the_model_card_is_one_that_works(run: Path) -> None:

@@ -64,7 +64,7 @@ class Contrastive(Task[Options]):
     options_class = Options
     runner_class = Encoder
     scores = (LOSS, ERROR, RETRIEVAL)
-    methods = ("gmn", "gmn+scales", "gmn-probes+scales", "statnn+scales", "deepsets", "dmc", "dmc+permuted")
+    methods = ("gmn", "gmn+scales", "dws", "inr2vec", "transformer", "mlp", "mlp+permuted", "mlp+aligned")
     settings = ("80", SUPERVISED)
 
     def __init__(self, options: Options | None = None, *, reference: str | None = None) -> None:
