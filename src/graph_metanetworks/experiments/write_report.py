@@ -7,6 +7,7 @@ from math import inf, isnan
 from pathlib import Path
 
 from graph_metanetworks.experiments.accuracy.sections import accuracy_sections
+from graph_metanetworks.experiments.classification import classification_sections
 from graph_metanetworks.experiments.contrastive.sections import contrastive_sections
 from graph_metanetworks.experiments.report.curves import learning_curves
 from graph_metanetworks.experiments.report.page import Section, html_table, page, paragraph
@@ -20,6 +21,7 @@ NAME = "report.html"
 SECTIONS: dict[str, Callable[[Results, TaskData], Sequence[Section]]] = {
     "accuracy": accuracy_sections,
     "contrastive": contrastive_sections,
+    "classification": classification_sections,
 }
 
 

@@ -9,6 +9,9 @@ the tests take it from this list.
 from __future__ import annotations
 
 from functools import partial
+from math import prod
+
+import torch
 
 from graph_metanetworks.errors import TaskError, UnsupportedNetwork
 from graph_metanetworks.lookup import UnknownTarget, find_object
@@ -35,7 +38,7 @@ from graph_metanetworks.nn.metanetwork import GraphMetanetwork
 from graph_metanetworks.nn.probes import Probes
 from graph_metanetworks.training.strategy import DirectFit
 
-NUM_PROBES = 32
+NUM_PROBES, NUM_POINTS = 32, 128  # inputs such as images; points, which cost little
 BUDGETS = {"paper": 750_000, "small": 50_000}  # parameters: as in the paper; for some thousand networks
 
 
@@ -52,7 +55,12 @@ def _probes(output: Output, name: str) -> Probes:
             f"{name} runs networks on probes, and the networks of this zoo do not all take one input of the "
             "same shape: choose another method."
         )
-    return Probes(NUM_PROBES, tuple(output.input_shape))
+    shape = tuple(output.input_shape)
+    if output.input_range is None:
+        return Probes(NUM_PROBES, shape)
+    low, high = output.input_range
+    points = torch.quasirandom.SobolEngine(prod(shape)).draw(NUM_POINTS)  # cover the range evenly
+    return Probes(NUM_POINTS, shape, inputs=(low + (high - low) * points).view(-1, *shape))
 
 
 def _chain_method(model: type[ChainModel], title: str, about: str, learning_rate: float) -> Method:
@@ -204,7 +212,7 @@ METHODS = {
                 for size, budget in BUDGETS.items()
             },
             levels=("graph", "edge"),
-            learning_rate=3e-3,
+            learning_rate=1e-3,
         ),
         Method(
             "transformer",

@@ -196,7 +196,7 @@ class Descent:
         self._at_first = sum(self._products.values(), torch.zeros(self.networks, dtype=torch.float64))
         self._touched = {tree: self._parameters_with(tree) for tree in self.trees}
         everything = (*self._reference.values(), *self._current.values())
-        self._smallest = SMALLEST_GAIN * sum(_squares(weights) for weights in everything)
+        self._smallest = SMALLEST_GAIN * torch.stack([_squares(weights) for weights in everything]).sum(0)
 
     @property
     def permutations(self) -> StackedAutomorphism:

@@ -12,6 +12,7 @@ from graph_metanetworks.tasks.task import Task
 TASKS = {
     "accuracy": "graph_metanetworks.tasks.accuracy.task:Accuracy",
     "contrastive": "graph_metanetworks.tasks.contrastive.task:Contrastive",
+    "classification": "graph_metanetworks.tasks.classification:Classification",
 }
 
 

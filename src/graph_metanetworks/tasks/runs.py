@@ -115,7 +115,8 @@ def describe(task: Task[Any], data: TaskData) -> Run:
 def prepare(task: Task[Any], data: TaskData, split: Split) -> tuple[nn.Module, Output]:
     """Make a model, fit it to the scales of the training networks, and check that it takes all networks."""
     torch.manual_seed(task.options.seed)
-    output = replace(task.output(data), input_shape=data.networks.input_shape)
+    networks = data.networks
+    output = replace(task.output(data), input_shape=networks.input_shape, input_range=networks.input_range)
     model = task.make_model(output)
     as_metanetwork(model).fit(Networks(data, split.train, task.options.batch_size))
     check_takes_all(model, data, split)

@@ -71,6 +71,11 @@ class TracedZoo:
         shapes = {graph.recording.input_shape if graph.recording else None for graph in self.graphs}
         return shapes.pop() if len(shapes) == 1 else None
 
+    @property
+    def input_range(self) -> tuple[float, float] | None:
+        """The smallest and the largest coordinate that the networks were fitted at, if they take points."""
+        return self.zoo.recipe.input_range
+
     @cached_property
     def num_parameters(self) -> np.ndarray:  # [N]
         """Number of parameters of each network."""

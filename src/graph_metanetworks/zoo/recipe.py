@@ -104,6 +104,11 @@ class Recipe(ABC, Generic[Config]):
         """Return further arguments of `forward`, by name."""
         return {}
 
+    @property
+    def input_range(self) -> tuple[float, float] | None:
+        """The smallest and the largest coordinate of inputs that are points, to probe networks between."""
+        return None
+
     @abstractmethod
     def shape(self, config: Config) -> Hashable:
         """Return a key of the architecture. Networks with equal keys are trained together and traced once."""
