@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
+from types import MappingProxyType
 
 from modules import listing
 
 from graph_metanetworks.methods.registry import METHODS
 from graph_metanetworks.methods.variants import MODIFIERS
 from graph_metanetworks.tasks.accuracy.task import Options
+from graph_metanetworks.tasks.contrastive.options import Options as ContrastiveOptions
+from graph_metanetworks.tasks.options import TaskOptions
 from graph_metanetworks.training.options import Machine
 
 PLACE = re.compile(r"<!-- generated: (\w+) -->")
@@ -36,7 +39,17 @@ def modifiers() -> str:
 
 def accuracy_options() -> str:
     """Return the table of the options of `gmn train accuracy`."""
-    found = [field for kind in (Options, Machine) for field in fields(kind) if field.name != "quiet"]
+    return _options(Options, Machine)
+
+
+def contrastive_options() -> str:
+    """Return the options that `gmn train contrastive` adds, or has other defaults for."""
+    common = {field.name: field.default for field in fields(TaskOptions)}
+    return _options(ContrastiveOptions, leave_out=common)
+
+
+def _options(*kinds: type, leave_out: Mapping[str, object] = MappingProxyType({"quiet": True})) -> str:
+    found = [field for kind in kinds for field in fields(kind) if leave_out.get(field.name) != field.default]
     named = ((field.metadata["name"] or field.name, field) for field in found)
     rows = (
         (f"`--{name.replace('_', '-')}`", _default(field.default), field.metadata["help"])
@@ -50,6 +63,7 @@ GENERATED = {
     "methods": methods,
     "modifiers": modifiers,
     "accuracy_options": accuracy_options,
+    "contrastive_options": contrastive_options,
 }
 
 

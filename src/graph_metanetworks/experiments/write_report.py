@@ -8,6 +8,7 @@ from pathlib import Path
 
 from graph_metanetworks.experiments.accuracy.sections import accuracy_sections
 from graph_metanetworks.experiments.classification import classification_sections
+from graph_metanetworks.experiments.contrastive.sections import contrastive_sections
 from graph_metanetworks.experiments.editing.sections import editing_sections
 from graph_metanetworks.experiments.report.curves import learning_curves
 from graph_metanetworks.experiments.report.page import Section, html_table, page, paragraph
@@ -20,6 +21,7 @@ from graph_metanetworks.tasks.task import Score
 NAME = "report.html"
 SECTIONS: dict[str, Callable[[Results, TaskData], Sequence[Section]]] = {
     "accuracy": accuracy_sections,
+    "contrastive": contrastive_sections,
     "classification": classification_sections,
     "editing": editing_sections,
 }

@@ -54,5 +54,12 @@ def command(run: Run, task: Task[Any]) -> str:
         if value != fields[key].default
         and not (key == "learning_rate" and value == task.options.found_method.learning_rate)
     }
-    options = "".join(f" --{key.replace('_', '-')} {value}" for key, value in given.items())
+    options = "".join(f" {_option(key, value)}" for key, value in given.items())
     return f"gmn train {run.task} {Path(str(run.zoo['folder'])).name} --out run{options}"
+
+
+def _option(key: str, value: Any) -> str:
+    name = key.replace("_", "-")
+    if isinstance(value, bool):
+        return f"--{name}" if value else f"--no-{name}"
+    return f"--{name} {value}"

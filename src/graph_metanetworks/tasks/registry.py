@@ -11,6 +11,7 @@ from graph_metanetworks.tasks.task import Task
 
 TASKS = {
     "accuracy": "graph_metanetworks.tasks.accuracy.task:Accuracy",
+    "contrastive": "graph_metanetworks.tasks.contrastive.task:Contrastive",
     "classification": "graph_metanetworks.tasks.classification:Classification",
     "editing": "graph_metanetworks.tasks.editing.task:Editing",
 }

@@ -39,7 +39,7 @@ class Task(ABC, Generic[OptionsT]):
     title: ClassVar[str]  # heading of reports
     options_class: ClassVar[type[TaskOptions]] = TaskOptions
     runner_class: ClassVar[type[Runner]] = Runner
-    scores: ClassVar[tuple[Score, ...]]  # the first chooses checkpoints
+    scores: tuple[Score, ...]  # of the class, or of its options; the first chooses checkpoints
     methods: ClassVar[tuple[str, ...]] = (  # that experiments compare
         "gmn",
         "gmn-probes",

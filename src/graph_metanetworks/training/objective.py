@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -48,7 +48,7 @@ class Score:
 class Objective(Protocol):
     """The objective that a model is trained for. The first of `scores` selects the checkpoint."""
 
-    scores: ClassVar[tuple[Score, ...]]
+    scores: tuple[Score, ...]
 
     def transform(self, batch: Batch, generator: torch.Generator, *, training: bool) -> Any: ...
     def forward(self, model: nn.Module, inputs: Any) -> Any: ...
