@@ -55,7 +55,7 @@ def test_some_architectures(name: str) -> None:
 
 
 # refused with every factor, pruned without the dimensions within heads
-REFUSED = {"hf-mixtral", "hf-gpt-oss", "transformer", "transformer-encoder", "transformer-encoder-norm-first"}
+REFUSED = {"hf-mixtral", "hf-gpt-oss"}
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -78,6 +79,7 @@ def prune(
         raise PruneError(
             f"{type(model).__name__} cannot be pruned. Resizing its layers is not enough: "
             f"{prover.module_failure} Its recorded operations cannot be used either: {prover.refusal}"
+            f"{_advice(plan)}"
         )
     removal = prover.removal()
     proof = Proof(removal, prover.commutes(), agreement, *prover.factors)
@@ -104,13 +106,28 @@ def prune(
 
 def _module(model: nn.Module, plan: PrunePlan, prover: Prover) -> nn.Module:
     assert prover.decision is not None
-    return ModuleResizer(model, plan.graph, plan.subset).resized(prover.decision, model)
+    return _separate(model, ModuleResizer(model, plan.graph, plan.subset).resized(prover.decision))
 
 
 def _program(model: nn.Module, plan: PrunePlan) -> fx.GraphModule:
     resizer = ModuleResizer(model, plan.graph, plan.subset)
     weights = dict(model.state_dict(keep_vars=True))
-    return ProgramBuilder(plan.graph, plan.subset, weights, resizer.submodule).build().module()
+    return _separate(
+        model, ProgramBuilder(plan.graph, plan.subset, weights, resizer.submodule).build().module()
+    )
+
+
+def _separate(model: nn.Module, small: Any) -> Any:
+    """Copy the weights that a smaller network still shares with the original, but not those that were cut."""
+    theirs = {tensor.untyped_storage().data_ptr() for tensor in model.state_dict().values()}
+    own = (*small.parameters(), *small.buffers())
+    kept = {id(t): t for t in own if t.untyped_storage().data_ptr() not in theirs}
+    return copy.deepcopy(small, kept)
+
+
+def _advice(plan: PrunePlan) -> str:
+    within = [own.name for own in plan.pruned if own.factor.within]
+    return f" Keep the sizes within heads: prune_plan(..., exclude={within[:2]!r}, ...)." if within else ""
 
 
 def _take_over(model: nn.Module, small: nn.Module) -> None:

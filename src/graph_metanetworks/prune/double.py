@@ -57,8 +57,8 @@ class Double:
         for name, value in weights.items():
             self.weights[name].data.copy_(value)
 
-    def choose_outputs(self, found: list[Tensor], traced: list[Tensor]) -> None:
-        """Remember which tensors of the module's result are the outputs of the graph."""
+    def choose_outputs(self, found: list[Tensor], traced: list[Tensor]) -> list[Tensor]:
+        """Return the outputs of the graph among those of the module, and remember which they are."""
         chosen = []
         for wanted in traced:
             places = [
@@ -73,6 +73,7 @@ class Double:
                 )
             chosen.append(places[0])
         self._chosen = chosen
+        return [found[place] for place in chosen]
 
 
 @contextmanager
