@@ -263,20 +263,22 @@ def run(path: Path, only: list[str], tools: list[str]) -> None:
     from support.menagerie import MENAGERIE
 
     lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-    done = {(line["name"], line["tool"]) for line in lines}
+    known = {(line["name"], line["tool"]): line for line in lines}
     for architecture in MENAGERIE:
         if only and architecture.name not in only:
             continue
-        if all((architecture.name, tool) in done for tool in tools):
+        if all((architecture.name, tool) in known for tool in tools):
             continue
         model, args, kwargs = architecture.make()
         graph = gmn.Tracer(**architecture.tracer).trace(model, *args, **kwargs)  # type: ignore[arg-type]
         for tool in tools:
-            if (architecture.name, tool) in done:
+            if (architecture.name, tool) in known:
                 continue
             start = time.process_time()
             try:
-                if tool.startswith("ours"):
+                if tool == "ours with help" and known.get((architecture.name, "ours"), {}).get("ok"):
+                    found = known[architecture.name, "ours"]
+                elif tool.startswith("ours"):
                     found = ours(graph, model, args, kwargs, help=tool.endswith("help"))
                 else:
                     with limited(LIMIT):
@@ -285,9 +287,12 @@ def run(path: Path, only: list[str], tools: list[str]) -> None:
                 message = str(error).splitlines()[0] if str(error) else ""
                 found = {"ok": False, "why": f"{type(error).__name__}: {message}"[:400]}
             seconds = round(time.process_time() - start, 2)
-            line = {"name": architecture.name, "family": architecture.family, "tool": tool, **found}
+            seconds = found.get("seconds", seconds)
+            named = {"name": architecture.name, "family": architecture.family}
+            line = {**found, **named, "tool": tool, "seconds": seconds}
+            known[architecture.name, tool] = line
             with path.open("a") as file:
-                file.write(json.dumps({**line, "seconds": seconds}) + "\n")
+                file.write(json.dumps(line) + "\n")
 
 
 def table(path: Path) -> None:

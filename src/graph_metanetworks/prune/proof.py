@@ -12,6 +12,7 @@ from torch import Tensor, fx, nn
 from torch.utils._pytree import tree_leaves
 
 from graph_metanetworks.errors import PruneError
+from graph_metanetworks.prune.batch import Batch, FixedBatch, enlarged
 from graph_metanetworks.prune.coupling import CHOOSING
 from graph_metanetworks.prune.double import Double, exactly
 from graph_metanetworks.prune.limits import Limits
@@ -76,6 +77,10 @@ class SummedUnits(CheckedRun):
         return False
 
 
+def _first(outputs: list[Tensor], count: int) -> list[Tensor]:
+    return [output[:count] if output.ndim else output for output in outputs]
+
+
 def _may_add(target: Any) -> bool:
     return not (isinstance(target, torch._ops.OpOverload) and functional_name(target) in CHOOSING)
 
@@ -115,12 +120,36 @@ class Prover:
         """The recorded operations as they are, with the weights of the copy in float64."""
         return self.program(Subset({}), self.double.weights)
 
-    def program(self, subset: Subset, weights: Mapping[str, Any]) -> Program:
+    def program(self, subset: Subset, weights: Mapping[str, Any], batch: Batch | None = None) -> Program:
         def submodule(path: str) -> nn.Module | None:
             with self.double.holding(weights):
                 return ModuleResizer(self.double.model, self.double.graph, subset).submodule(path)
 
-        return ProgramBuilder(self.double.graph, subset, weights, submodule, double=True).build()
+        builder = ProgramBuilder(self.double.graph, subset, weights, submodule, double=True, batch=batch)
+        return builder.build()
+
+    def batch(self, args: tuple, kwargs: dict[str, Any]) -> Batch:
+        """Find out how the operations depend on the number of examples; checked with two examples more."""
+        graph, double = self.double.graph, self.double
+        batch = Batch.of(recording_of(graph), self.model, args, kwargs)
+        given, named = enlarged(batch.size, 2, double.args, double.kwargs)
+        inputs = enlarged(batch.size, 2, tuple(double.inputs), {})[0]
+        whole, small = (
+            self.program(subset, double.weights, batch) for subset in (Subset({}), self.plan.subset)
+        )
+        try:
+            found = double.run_program(whole, inputs)
+            left = double.run_program(small, inputs)
+        except PruneError as error:
+            raise FixedBatch(f"with two examples more, {error}") from error
+        expected = double.run(double.model, given=(given, named))
+        if difference(expected, found) > self.tolerance:
+            raise FixedBatch("with two examples more, its operations compute something else")
+        pruned = self.pruned or []
+        independent = difference(double.run(double.model), _first(expected, batch.size)) <= self.tolerance
+        if independent and difference(pruned, _first(left, batch.size)) > self.tolerance:
+            raise FixedBatch("with two examples more, what is left computes something else")
+        return batch
 
     def unpruned_with(self, weights: Mapping[str, Any]) -> Program:
         """Return the recorded operations as they are, with other weights."""
