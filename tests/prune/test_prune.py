@@ -100,6 +100,44 @@ def test_a_program_trains() -> None:
     assert all(parameter.grad is not None for parameter in program.parameters())
 
 
+@pytest.mark.parametrize("name", ["attention-packed-qkv", "attention-grouped-query", "transformer-encoder"])
+def test_a_program_takes_other_batches(name: str, tmp_path) -> None:
+    case = traced(name)
+    (x,) = case.args
+    small = gmn.prune(case.model, gmn.prune_plan(case.graph, case.model, 0.3), x, form="program")
+    assert small.pruning.fixed_batch == ""
+    gmn.save_pruned(small, tmp_path)
+    for program in (small, gmn.load_pruned(tmp_path)):
+        assert torch.allclose(program(x[:1]), program(x)[:1], atol=1e-5)
+        assert torch.allclose(program(torch.cat([x, x, x]))[-1], program(x)[-1], atol=1e-5)
+
+
+def test_a_program_says_why_its_batch_is_fixed() -> None:
+    class Mixer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.Linear(3, 8), nn.Linear(8, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.second(self.first(x).relu()) * (1.5 / len(x))
+
+    model, x = Mixer(), torch.randn(4, 3)
+    plan = gmn.prune_plan(gmn.trace(model, x), model)
+    small = gmn.prune(model, plan, x, form="program")
+    assert "0.375 becomes 0.3" in small.pruning.fixed_batch
+    assert small(x).shape == (4, 2)
+
+
+def test_a_program_has_weights_of_its_own() -> None:
+    model, x = mlp()
+    graph = gmn.trace(model, x)
+    for form in ("program", "module"):
+        small = gmn.prune(model, gmn.prune_plan(graph, model, {"0": 0.5}), x, form=form)
+        with torch.no_grad():
+            small.get_parameter("4.weight").zero_()
+        assert bool(model[4].weight.any())
+
+
 def test_a_layer_norm_couples() -> None:
     model = nn.Sequential(nn.Linear(3, 8), nn.LayerNorm(8), nn.Linear(8, 6), nn.ReLU(), nn.Linear(6, 2))
     graph = gmn.trace(model, torch.randn(2, 3))
@@ -218,6 +256,7 @@ def test_saving(name: str, tmp_path) -> None:
     program = gmn.load_pruned(tmp_path)
     expected = outputs(small(*case.args, **case.kwargs))
     assert torch.allclose(program(*case.args), expected, atol=1e-5)
+    assert torch.allclose(program(case.args[0][:1]), expected[:1], atol=1e-5)
     if small.pruning.form == "module":
         module = gmn.load_pruned(tmp_path, build=lambda: copy.deepcopy(case.model))
         assert type(module) is type(case.model)
