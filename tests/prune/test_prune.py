@@ -128,6 +128,36 @@ def test_a_program_says_why_its_batch_is_fixed() -> None:
     assert small(x).shape == (4, 2)
 
 
+class HeadsInAttributes(nn.Module):
+    """Heads and their dimensions, of which either could explain a smaller product of the two."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.project, self.out = nn.Linear(5, 3 * 32), nn.Linear(32, 2)
+        self.num_heads, self.head_dim = 4, 8
+
+    def forward(self, x: Tensor) -> Tensor:  # [B, N, 5] -> [B, N, 2]
+        shape = *x.shape[:2], 3, self.num_heads, self.head_dim
+        query, key, value = self.project(x).reshape(shape).permute(2, 0, 3, 1, 4)
+        found = (query @ key.mT).softmax(-1) @ value
+        return self.out(found.transpose(1, 2).reshape(*x.shape[:2], self.num_heads * self.head_dim))
+
+
+def test_attributes_are_told_apart() -> None:
+    model, x = HeadsInAttributes(), torch.randn(2, 6, 5)
+    plan = gmn.prune_plan(gmn.trace(model, x), model, {"*heads": 0.25}, exclude="*within heads*")
+    small = gmn.prune(model, plan, x, form="module")
+    assert (small.num_heads, small.head_dim) == (3, 8)
+
+
+def test_results_can_be_pickled(tmp_path) -> None:
+    model, x = mlp()
+    for form in ("program", "module"):
+        small = gmn.prune(model, gmn.prune_plan(gmn.trace(model, x), model), x, form=form)
+        torch.save(small, tmp_path / form)
+        assert torch.equal(torch.load(tmp_path / form, weights_only=False)(x), small(x))
+
+
 def test_a_program_has_weights_of_its_own() -> None:
     model, x = mlp()
     graph = gmn.trace(model, x)
@@ -194,6 +224,9 @@ def test_meta() -> None:
         ({"importance": {"9": torch.ones(8)}}, "no factor '9'"),
         ({"importance": {"0": torch.ones(7)}}, "has 8 units"),
         ({"importance": "batch-norm"}, "no batch norm"),
+        ({"importance": {"0": torch.full((8,), torch.nan)}}, "NaN"),
+        ({"importance": "taylor", "loss": lambda model: torch.zeros(2)}, "one number"),
+        ({"amount": "half"}, "between 0 and 1"),
         ({"minimum": 0}, "at least 1"),
         ({"amount": 0.99, "target": "parameters", "minimum": 4}, "cannot be reduced"),
     ],

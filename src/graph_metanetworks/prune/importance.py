@@ -120,7 +120,13 @@ def _gradients(model: nn.Module, loss: Loss | None, importance: str) -> dict[str
         parameter.grad = None
         parameter.requires_grad_(parameter.is_floating_point())
     with torch.enable_grad():
-        loss(twin).backward()
+        value = loss(twin)
+        if not isinstance(value, Tensor) or value.numel() != 1 or not value.requires_grad:
+            raise PruneError(
+                "loss must return one number that depends on the network it is given, as in lambda model: "
+                "cross_entropy(model(images), labels)."
+            )
+        value.backward()
     return {
         name: parameter.grad
         for name, parameter in twin.named_parameters(remove_duplicate=False)

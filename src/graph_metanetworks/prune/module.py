@@ -61,14 +61,16 @@ class ModuleResizer:
         for _ in range(MOST_RUNS):
             if not failure:
                 return best, ""
-            for place, choice in _alternatives(best, options, path):
+            further, decision = (reached, path, failure), None
+            for place, choice in self._alternatives(best, options, path):
                 found = self._attempt({**best, place: choice}, run)
-                if not found[2] or found[0] > reached:
-                    best[place] = choice
-                    reached, path, failure = found
+                if not found[2] or found[0] > further[0]:
+                    further, decision = found, {**best, place: choice}
+                if not found[2]:
                     break
-            else:
+            if decision is None:
                 break
+            best, (reached, path, failure) = decision, further
         return None, first_failure
 
     def _attempt(self, decision: Decision, run: Callable[[nn.Module], str]) -> tuple[int, str, str]:
@@ -92,6 +94,24 @@ class ModuleResizer:
             for hook in hooks:
                 hook.remove()
         return finished, running[-1], failure
+
+    def _alternatives(
+        self, decision: Decision, options: Mapping[Place, int], path: str
+    ) -> list[tuple[Place, int]]:
+        """Return other values for the module that failed and those around it, the most doubtful first."""
+        around = [place for place in options if _is_around(place[0], _position(path))]
+        around.sort(key=lambda place: (-len(place[0]), self._evidence[place]))
+        return [(p, choice) for p in around for choice in range(options[p]) if choice != decision[p]]
+
+    @cached_property
+    def _evidence(self) -> Counter[Place]:
+        """How much speaks for the likeliest value of each attribute."""
+        found: Counter[Place] = Counter()
+        for path, module in self.model.named_modules():
+            for name, value in vars(module).items():
+                if type(value) is int and value in self.sizes.get(path, {}):
+                    found[_position(path), name] += self.sizes[path][value].most_common(1)[0][1]
+        return found
 
     def _options(self) -> dict[Place, int]:
         """Return how many values each attribute may have."""
@@ -184,13 +204,6 @@ def _is_number(value: Any) -> bool:
 
 def _position(path: str) -> str:
     return ".".join("*" if part.isdigit() else part for part in path.split("."))
-
-
-def _alternatives(decision: Decision, options: Mapping[Place, int], path: str) -> list[tuple[Place, int]]:
-    """Return other values to try, for the module that failed and those around it, the innermost first."""
-    around = [place for place in options if _is_around(place[0], _position(path))]
-    around.sort(key=lambda place: -len(place[0]))
-    return [(p, choice) for p in around for choice in range(options[p]) if choice != decision[p]]
 
 
 def _is_around(outer: str, inner: str) -> bool:
