@@ -117,11 +117,15 @@ class Operation:
         )
 
 
-def _memory_format(value: torch.memory_format) -> tuple:
-    return getattr, (torch, str(value).removeprefix("torch."))
+def _named_format(name: str) -> torch.memory_format:
+    return getattr(torch, name)
 
 
-copyreg.pickle(torch.memory_format, _memory_format)  # PyTorch's own way fails with the protocol of torch.save
+def _reduced(value: torch.memory_format) -> tuple:
+    return _named_format, (str(value).removeprefix("torch."),)
+
+
+copyreg.pickle(torch.memory_format, _reduced)  # PyTorch's own way fails with the protocol of torch.save
 
 
 @dataclass(frozen=True, slots=True)
