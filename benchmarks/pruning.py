@@ -36,7 +36,7 @@ from graph_metanetworks.trace.record.tape import tensors
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 AMOUNT, TOLERANCE = 0.3, 1e-9
-LIMIT = 10  # CPU seconds after which a tool is stopped; most need less than a tenth of one
+LIMIT = 4  # CPU seconds after which a tool is stopped; most need less than a tenth of one
 TOOLS = ("ours", "ours with help", "torch-pruning", "torch-pruning with help")
 
 
