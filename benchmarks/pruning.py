@@ -30,6 +30,7 @@ from torch import Tensor, nn
 import graph_metanetworks as gmn
 from graph_metanetworks.errors import PruneError
 from graph_metanetworks.prune.double import exactly
+from graph_metanetworks.symmetry.axes import variables
 from graph_metanetworks.testing.function import difference
 from graph_metanetworks.trace.record.tape import tensors
 
@@ -204,17 +205,22 @@ def _tag(model: nn.Module) -> None:
 
 
 def _output_layers(graph: gmn.ParameterGraph, model: nn.Module) -> list[nn.Module]:
-    """Return the layers whose channels are outputs, which its documentation asks to ignore."""
+    """Return the layers whose channels must stay, which its documentation asks to ignore: mostly outputs."""
     modules = dict(model.named_modules())
-    ties = {p.name: p.tied for p in graph.parameters}
-    found = []
-    for block in graph.blocks:
-        if block.parameter and any(g.kind == "output" for g in graph.block_ends.targets(block)):
-            for name in (block.parameter, *ties[block.parameter]):
-                path = name.rpartition(".")[0]
-                if path in modules and modules[path] not in found:
-                    found.append(modules[path])
-    return found
+    ties = {p.name: (p.name, *p.tied) for p in graph.parameters}
+    names = {
+        block.parameter
+        for block in graph.blocks
+        if block.parameter and any(g.kind == "output" for g in graph.block_ends.targets(block))
+    }
+    free = set(graph.symmetry.variables)
+    names |= {
+        name
+        for name, dims in graph.symmetry.parameters.items()
+        if name in ties and name.endswith("weight") and len(dims) > 1 and free.isdisjoint(variables(dims[0]))
+    }
+    paths = {own.rpartition(".")[0] for name in names for own in ties[name]}
+    return [module for path, module in modules.items() if path and path in paths]
 
 
 def _help(graph: gmn.ParameterGraph, model: nn.Module) -> dict[str, Any]:
