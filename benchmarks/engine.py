@@ -14,18 +14,19 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import torch
 from networks import BATCHES, wide_mlp
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 import graph_metanetworks as gmn
 
@@ -169,8 +170,7 @@ def stream(millions: int, train: bool, blocks: str, hidden: int, half: bool) -> 
     graph = gmn.trace(model, example)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "weights.safetensors"
-        dtype = torch.bfloat16 if half else torch.float32
-        save_file({p.name: (0.02 * torch.randn(p.shape)).to(dtype) for p in graph.parameters}, path)
+        write_weights(path, {p.name: p.shape for p in graph.parameters}, half)
         weights = load_file(path)
         batch = gmn.collate([(graph, weights)])
         with peak_memory() as memory, torch.set_grad_enabled(train):
@@ -180,16 +180,40 @@ def stream(millions: int, train: bool, blocks: str, hidden: int, half: bool) -> 
                 result.sum().backward()
             taken = time.perf_counter() - start
     count = graph.num_parameters
+    read = count * (2 if half else 4) * net_passes(net)
     return [
-        f"{count / 1e6:,.0f}M" + (", training step" if train else ""),
+        f"{count / 1e6:,.0f}M" + (", half" if half else "") + (", training step" if train else ""),
         f"{graph.num_nodes:,}",
         f"{taken:.1f} s",
-        f"{taken / count * 1e9:.0f} ns",
+        f"{taken / count * 1e9:.1f} ns",
         f"{memory[0]:,.0f} MB",
+        f"{read / taken / 1e9:.1f} GB/s",
     ]
 
 
-STREAM = ["parameters", "nodes", "time", "time per parameter", "memory without the file"]
+def net_passes(net: gmn.GraphMetanetwork) -> int:
+    """How often the weights are read in a forward pass of matrix products: once in each layer."""
+    return len(net.blocks)
+
+
+def write_weights(path: Path, shapes: Mapping[str, Sequence[int]], half: bool) -> None:
+    """Write a safetensors file of random numbers piece by piece: it may be larger than the memory."""
+    size, name = (2, "BF16") if half else (4, "F32")
+    header, end = {}, 0
+    for tensor, shape in shapes.items():
+        start, end = end, end + math.prod(shape) * size
+        header[tensor] = {"dtype": name, "shape": list(shape), "data_offsets": [start, end]}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    piece = (0.02 * torch.randn(1 << 24)).to(torch.bfloat16 if half else torch.float32)
+    values = piece.view(torch.uint8).numpy().data
+    with path.open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for start in range(0, end, len(values)):
+            file.write(values[: end - start])
+
+
+STREAM = ["parameters", "nodes", "time", "time per parameter", "memory without the file", "weights read"]
 
 
 # ------------------------------------------------------------------ the command

@@ -153,7 +153,7 @@ def test_answers() -> None:
     assert "No: predictions of permuted networks are equal" in asked({}, {"GMN": 0.0}).permutation_answer
     both = asked({}, {"GMN": 0.0, "DMC": 0.2}).permutation_answer
     worst = asked({}, {}).group_answer
-    assert worst == "The worst family or size. GMN: 80.0% for vit (30 networks, chance ± 12.5%)."
+    assert worst == "The worst family or size. GMN: 80.0% for vit (30 networks, chance 11.0%)."
     assert both == "Not with GMN: predictions are equal in every digit. With DMC, yes."
 
 

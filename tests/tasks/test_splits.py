@@ -19,7 +19,7 @@ def table(count: int) -> pa.Table:
     return pa.table({"family": families, "hidden": hidden})
 
 
-@given(st.integers(80, 400), st.sampled_from(["50", "5", "80", "12.5", "ood"]), st.integers(0, 9))
+@given(st.integers(80, 400), st.sampled_from(["50", "5", "80", "12.5", "ood", "ladder"]), st.integers(0, 9))
 def test_parts_share_nothing(count: int, name: str, seed: int) -> None:
     usable = np.random.default_rng(seed).random(count) < 0.9
     parts = Setting.parse(name).split(table(count), usable, seed).parts()
@@ -48,6 +48,15 @@ def test_ood_tests_on_larger_networks_only() -> None:
     ):
         own = split.parts()[part]
         assert set(zip(family[own].tolist(), hidden[own].tolist(), strict=True)) == sizes
+
+
+def test_the_ladder_holds_out_small_networks_too() -> None:
+    known, everything = table(600), np.ones(600, dtype=bool)
+    ood, ladder = (Setting.parse(name).split(known, everything, 0) for name in ("ood", "ladder"))
+    small = np.union1d(ood.train, ood.validation)
+    held_out = np.intersect1d(ladder.test, small)
+    assert len(held_out) == len(small) // 4
+    assert np.array_equal(np.setdiff1d(ladder.test, held_out), ood.test)
 
 
 def test_seeds_give_other_splits() -> None:

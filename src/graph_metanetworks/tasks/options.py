@@ -15,7 +15,7 @@ class TaskOptions(TrainingOptions):
 
     method: str = option("gmn", f"{', '.join(METHODS)}; or your own, my_methods.py:NAME.")
     size: str = option("small", "small (about 50,000 parameters) or paper (about 750,000).")
-    setting: str = option("80", "Percentage of networks to train on; or ood, by hidden size.")
+    setting: str = option("80", "Percentage of networks to train on; or ood or ladder, by hidden size.")
 
     def __post_init__(self) -> None:
         super().__post_init__()

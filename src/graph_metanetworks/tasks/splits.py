@@ -14,11 +14,15 @@ from graph_metanetworks.training.job import Split
 VALIDATION = 1 / 15  # the paper's 2,000 of 30,000
 FEW = 40  # fewer validation networks are too noisy, unless the zoo is tiny
 FAMILY, HIDDEN = "family", "hidden"
+BY_SIZE = {
+    "ood": "train on the smallest hidden size of each family, test on larger ones",
+    "ladder": "the same, and test also on a quarter of the smallest ones, held out",
+}
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting of the paper, scaled to the zoo: a percentage of the networks to train on, or "ood".
+    """How a zoo is split: a percentage of the networks to train on, or by hidden size, "ood" or "ladder".
 
     >>> Setting.parse("5").percent, Setting.parse("ood").percent
     (5.0, None)
@@ -29,18 +33,20 @@ class Setting:
 
     @classmethod
     def parse(cls, text: str) -> Setting:
-        if text == "ood":
-            return cls("ood", None)
+        if text in BY_SIZE:
+            return cls(text, None)
         if not re.fullmatch(r"\d+(\.\d+)?", text) or not 0 < float(text) < 100:
             raise TaskError(
                 f"there is no setting '{text}': give a percentage of networks to train on, such as 50 or 5, "
-                "or ood (train on the smallest hidden size of each family, test on larger ones)."
+                f"or {'; or '.join(f'{name} ({about})' for name, about in BY_SIZE.items())}."
             )
         return cls(text, float(text))
 
     @property
     def title(self) -> str:
-        return "out of distribution" if self.percent is None else f"{self.name} % for training"
+        if self.percent is not None:
+            return f"{self.name} % for training"
+        return "out of distribution" if self.name == "ood" else "ladder of sizes"
 
     @property
     def short(self) -> str:
@@ -59,13 +65,14 @@ class Setting:
         inside, outside = np.flatnonzero(usable & small), np.flatnonzero(usable & ~small)
         if not len(outside):
             raise TaskError(
-                "the setting ood needs networks of several hidden sizes in one family, and this zoo has "
+                f"the setting {self.name} needs networks of several hidden sizes in one family; this zoo has "
                 f"{_sizes(table, usable)}. Choose a percentage instead, such as 50."
             )
         shuffled = generator.permutation(inside)
         held_out = min(held_out, len(inside) // 4)
-        chosen = _random(shuffled, len(inside) - held_out, held_out, self, test=False)
-        return Split(chosen.train, chosen.validation, outside)
+        tested = len(inside) // 4 if self.name == "ladder" else 0
+        chosen = _random(shuffled, len(inside) - held_out - tested, held_out, self, test=bool(tested))
+        return Split(chosen.train, chosen.validation, np.sort(np.concatenate([chosen.test, outside])))
 
 
 def smallest(table: pa.Table, usable: np.ndarray) -> np.ndarray:  # [N]
@@ -77,7 +84,7 @@ def smallest(table: pa.Table, usable: np.ndarray) -> np.ndarray:  # [N]
     """
     if HIDDEN not in table.column_names:
         raise TaskError(
-            f"the setting ood splits by the column '{HIDDEN}', which this zoo lacks; its columns are "
+            f"this setting splits by the column '{HIDDEN}', which this zoo lacks; its columns are "
             f"{', '.join(table.column_names)}. Choose a percentage instead, such as 50."
         )
     hidden, families = table[HIDDEN].to_numpy(), family_of(table)

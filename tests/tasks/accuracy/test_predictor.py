@@ -102,15 +102,16 @@ def test_intervals_hold_the_calibration_networks(count: int, level: float, seed:
     assert held >= level - 1e-9
 
 
-def test_intervals_hold_new_networks_as_often_as_promised() -> None:
+def test_intervals_keep_their_promise_for_nine_draws_in_ten() -> None:
     generator = torch.Generator().manual_seed(0)
     held = []
     for _ in range(300):
-        predicted = torch.rand(80, generator=generator, dtype=torch.float64)
-        true = (predicted + 0.1 * torch.randn(80, generator=generator, dtype=torch.float64)).clamp(0, 1)
+        predicted = torch.rand(2040, generator=generator, dtype=torch.float64)
+        true = (predicted + 0.1 * torch.randn(2040, generator=generator, dtype=torch.float64)).clamp(0, 1)
         calibration = residuals(predicted[:40], true[:40])
         held.append(covered(predicted[40:], true[40:], calibration, 0.9))
-    assert sum(held) / len(held) == pytest.approx(0.9, abs=0.02)
+    kept = sum(share >= 0.9 for share in held) / len(held)
+    assert 0.87 <= kept <= 0.97  # the confidence is 0.9 or, because residuals are counted, a little more
 
 
 @given(st.floats(0.01, 0.99), st.floats(0.01, 0.99))

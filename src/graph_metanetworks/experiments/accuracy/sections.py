@@ -7,13 +7,14 @@ from typing import cast
 import numpy as np
 
 from graph_metanetworks.experiments.accuracy import figures
+from graph_metanetworks.experiments.accuracy.sizes import scores_by_size
 from graph_metanetworks.experiments.accuracy.trust import Trust, examine
 from graph_metanetworks.experiments.report.page import Section, html_table, paragraph
 from graph_metanetworks.experiments.results import DASH, Results
 from graph_metanetworks.table import Table, capitalized
 from graph_metanetworks.tasks.accuracy.data import LabelledZoo
 from graph_metanetworks.tasks.data import TaskData
-from graph_metanetworks.tasks.splits import FAMILY, HIDDEN, family_of
+from graph_metanetworks.tasks.splits import BY_SIZE, FAMILY, HIDDEN, family_of
 
 
 def accuracy_sections(results: Results, data: TaskData) -> list[Section]:
@@ -39,7 +40,8 @@ def _predictions(results: Results, data: LabelledZoo) -> str:
     groups = dict(zip(table["index"].to_pylist(), groups_of(data).tolist(), strict=True))
     body = ""
     for setting in results.grid.settings:
-        parts = ("validation", "test") if setting == "ood" else ("test",)
+        by_size = setting in BY_SIZE
+        parts = ("validation", "test") if by_size else ("test",)
         found = {title: results.predictions(cell) for title, cell in results.first_runs(setting).items()}
         if not found:
             continue
@@ -49,8 +51,11 @@ def _predictions(results: Results, data: LabelledZoo) -> str:
         title = results.task.setting(setting).title
         body += f"<h3>{capitalized(title)}</h3>" + figures.scatter(panels, families, title)
         body += figures.errors_by_group(errors, where)
+        body += html_table(scores_by_size(results, setting, groups)) if by_size else ""
     return body + paragraph(
-        "Runs of the first seed. Boxes show quartiles of the error on test networks.", "note"
+        "Figures are for the first seed, with quartiles of the error on test networks. Tables by size are "
+        "for all seeds; recalibrated R² is that after the best linear map from predictions to accuracies.",
+        "note",
     )
 
 

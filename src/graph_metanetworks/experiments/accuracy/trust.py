@@ -60,11 +60,11 @@ class Trust:
     @property
     def calibration_answer(self) -> str:
         held = self.coverage[self.title][self.levels.index(LEVEL)]
-        chance = 2 * coverage_error(LEVEL, self.networks, self.known)
-        verdict = "within" if abs(held - LEVEL) <= chance else "not within"
+        chance = 2 * coverage_error(LEVEL, self.networks)
+        verdict = "they keep their promise" if held >= LEVEL - chance else "fewer than promised"
         return (
-            f"Intervals of {LEVEL:.0%} hold the truth for {held:.1%} of {self.networks:,} test networks, "
-            f"{verdict} what chance allows (± {chance:.1%}, from {self.known:,} validation networks)."
+            f"Intervals of {LEVEL:.0%} hold the truth for {held:.1%} of {self.networks:,} test networks: "
+            f"{verdict} (from {self.known:,} validation networks; chance allows {chance:.1%} less)."
         )
 
     @property
@@ -74,8 +74,8 @@ class Trust:
             if groups:
                 worst = min(groups, key=lambda name: groups[name][1])
                 count, held = groups[worst]
-                chance = 2 * coverage_error(LEVEL, count, self.known)
-                parts.append(f"{method}: {held:.1%} for {worst} ({count:,} networks, chance ± {chance:.1%})")
+                chance = 2 * coverage_error(LEVEL, count)
+                parts.append(f"{method}: {held:.1%} for {worst} ({count:,} networks, chance {chance:.1%})")
         return (
             f"The worst family or size. {'; '.join(parts)}." if parts else "The groups are too small to say."
         )

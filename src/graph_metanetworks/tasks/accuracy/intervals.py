@@ -1,13 +1,20 @@
-"""Prediction intervals by split conformal prediction."""
+"""Prediction intervals by split conformal prediction, with a margin for few validation networks.
+
+Plain split conformal intervals hold their level on average over draws of the validation networks. With 40 of
+them, one draw in three falls short by more than 4 %. These hold it for nine draws in ten.
+"""
 
 from __future__ import annotations
 
-from math import ceil, inf, sqrt
+from math import inf, sqrt
 
+import numpy as np
 import torch
+from scipy.special import bdtr
 from torch import Tensor
 
 FLOOR = 0.01  # so that intervals near 0 and 1 are not empty
+CONFIDENCE = 0.9  # that the coverage of networks like the validation networks is at least the level
 
 
 def scale(predicted: Tensor) -> Tensor:
@@ -26,13 +33,13 @@ def residuals(predicted: Tensor, true: Tensor) -> Tensor:
 
 
 def interval(predicted: Tensor, calibration: Tensor, level: float) -> tuple[Tensor, Tensor]:
-    """Return the ends of intervals that hold the truth with probability `level` for similar networks.
+    """Return the ends of intervals that hold the truth for at least the share `level` of similar networks.
 
     With too few residuals for the level, the interval is [0, 1].
 
     >>> low, high = interval(torch.tensor([0.5]), torch.linspace(0, 0.1, 99), level=0.9)
     >>> [round(float(end), 3) for end in (low, high)]
-    [0.454, 0.546]
+    [0.452, 0.548]
     >>> interval(torch.tensor([0.5]), torch.tensor([0.1]), level=0.9)
     (tensor([0.]), tensor([1.]))
     """
@@ -41,20 +48,26 @@ def interval(predicted: Tensor, calibration: Tensor, level: float) -> tuple[Tens
 
 
 def quantile(calibration: Tensor, level: float) -> float:
-    """Return the conformal quantile of n residuals: the ceil((n + 1) level)-th."""
+    """Return the smallest residual that is large enough for the level, with confidence.
+
+    A new residual is below the k-th of n with a probability that varies with the n, as a beta distribution
+    with parameters k and n + 1 - k.
+    """
     if not 0 < level < 1:
         raise ValueError(f"level={level} must lie between 0 and 1, such as 0.9")
-    place = ceil((len(calibration) + 1) * level) - 1
-    return float(calibration[place]) if place < len(calibration) else inf
+    count = len(calibration)
+    confidence = bdtr(np.arange(count, dtype=float), count, level)  # of the 1st, 2nd, ... residual
+    place = int(np.searchsorted(confidence, CONFIDENCE))
+    return float(calibration[place]) if place < count else inf
 
 
-def coverage_error(level: float, networks: int, known: int) -> float:
-    """Return the standard deviation of the coverage of `networks` by intervals from `known` residuals.
+def coverage_error(level: float, networks: int) -> float:
+    """Return the standard deviation of the share of `networks` that intervals of this level hold.
 
-    >>> round(coverage_error(0.9, 10_000, 100), 3)  # few residuals matter as much as few networks
-    0.03
+    >>> round(coverage_error(0.9, 900), 3)
+    0.01
     """
-    return sqrt(level * (1 - level) * (1 / max(1, networks) + 1 / max(1, known)))
+    return sqrt(level * (1 - level) / max(1, networks))
 
 
 def covered(predicted: Tensor, true: Tensor, calibration: Tensor, level: float) -> float:
