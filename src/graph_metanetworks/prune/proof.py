@@ -182,7 +182,10 @@ class Prover:
             error = agreements[-1]
             if error is None or error <= self.tolerance:
                 return ""
-            return f"its outputs differ from those of the program by {error:.0e} (relative)"
+            return (
+                f"its outputs differ from those of the program by {error:.0e} (relative). Perhaps its code "
+                "computes a number from a size, such as the scale of attention."
+            )
 
         resizer = ModuleResizer(self.double.model, self.double.graph, self.plan.subset)
         self.decision, self.module_failure = resizer.decide(run)
