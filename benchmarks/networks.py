@@ -13,8 +13,8 @@ class Sine(nn.Module):
         return torch.sin(30 * x)
 
 
-def siren() -> nn.Module:
-    return nn.Sequential(nn.Linear(2, 32), Sine(), nn.Linear(32, 32), Sine(), nn.Linear(32, 3))
+def siren(outputs: int = 3) -> nn.Module:
+    return nn.Sequential(nn.Linear(2, 32), Sine(), nn.Linear(32, 32), Sine(), nn.Linear(32, outputs))
 
 
 def cnn(width: int, depth: int) -> nn.Module:
@@ -57,10 +57,10 @@ class VisionTransformer(nn.Module):
 IMAGE = torch.zeros(1, 3, 32, 32)
 
 
-def sirens() -> gmn.Batch:
-    """32 INRs of one architecture."""
-    graph = gmn.trace(siren(), torch.zeros(1, 2))
-    return gmn.collate([(graph, siren().state_dict()) for _ in range(32)])
+def sirens(count: int = 32, outputs: int = 3) -> gmn.Batch:
+    """INRs of one architecture."""
+    graph = gmn.trace(siren(outputs), torch.zeros(1, 2))
+    return gmn.collate([(graph, siren(outputs).state_dict()) for _ in range(count)])
 
 
 def diverse() -> gmn.Batch:

@@ -15,6 +15,7 @@ from dataclasses import fields
 from modules import listing
 
 from graph_metanetworks.methods.registry import METHODS
+from graph_metanetworks.methods.variants import MODIFIERS
 from graph_metanetworks.tasks.accuracy.task import Options
 from graph_metanetworks.training.options import Machine
 
@@ -24,6 +25,13 @@ PLACE = re.compile(r"<!-- generated: (\w+) -->")
 def methods() -> str:
     """Return the table of methods."""
     return _table(("method", "how it learns"), ((f"`{m.name}`", m.about) for m in METHODS.values()))
+
+
+def modifiers() -> str:
+    """Return the table of modifiers."""
+    return _table(
+        ("modifier", "what the method sees"), ((f"`+{m.name}`", m.about) for m in MODIFIERS.values())
+    )
 
 
 def accuracy_options() -> str:
@@ -37,7 +45,12 @@ def accuracy_options() -> str:
     return _table(("option", "default", "meaning"), rows)
 
 
-GENERATED = {"modules": listing, "methods": methods, "accuracy_options": accuracy_options}
+GENERATED = {
+    "modules": listing,
+    "methods": methods,
+    "modifiers": modifiers,
+    "accuracy_options": accuracy_options,
+}
 
 
 def fill(text: str) -> str:

@@ -134,3 +134,18 @@ def test_groups_are_read_by_kind_and_depth():
     results = [net(gmn.collate([(gmn.trace(m, example), m.state_dict())])) for m in (one, renamed, other)]
     torch.testing.assert_close(results[0], results[1])
     assert not torch.allclose(results[0], results[2])
+
+
+def test_a_phase_counts_modulo_its_period():
+    """What a bias adds as a phase does not change if the sine unit's phase turns once; other features do."""
+    encoder = gmn.nn.UnaryEncoder(6, gmn.nn.Vocabulary()).double()
+    torch.nn.init.zeros_(encoder.weight)
+    name, angles = "siren", []
+    for turn in (0.0, 2 * torch.pi / 4, 0.7):  # the frequency is 4
+        state = {k: v.double() for k, v in traced(name).model.state_dict().items()}
+        state["hidden.0.bias"] = state["hidden.0.bias"] + turn
+        angles.append(encoder(gmn.collate([(traced(name).graph, state)])))
+    same, turned, other = angles
+    assert torch.allclose(same, turned) and not torch.allclose(same, other)
+    # the output bias has no phase, so the output node gets nothing
+    assert [group.kind for group in traced(name).graph.groups if same[group.nodes].any()] == ["neuron"] * 2

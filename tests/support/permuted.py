@@ -53,7 +53,7 @@ def assert_batch_independent(net: gmn.GraphMetanetwork) -> None:
 
 def assert_all_learn(net: gmn.GraphMetanetwork) -> None:
     """Gradients reach every parameter of the blocks and the readout."""
-    net(many(["lstm", "deep-sets"])).square().sum().backward()
+    net(many(["lstm", "deep-sets", "siren"])).square().sum().backward()
     idle = [
         key
         for key, p in net.named_parameters()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from functools import cache
 from io import StringIO
 from pathlib import Path
@@ -35,6 +35,7 @@ def predict(
     labels: options.Labels = None,
     key: options.Key = None,
     ignore_extra: options.IgnoreExtra = False,
+    unused: options.Unused = "raise",
     level: Annotated[
         float | None, typer.Option(help="Probability that an interval holds the truth; 0.9 by default.")
     ] = None,
@@ -54,7 +55,7 @@ def predict(
         chosen = {} if level is None else {"level": level}
         if chosen and "level" not in runner.options:
             raise TaskError(f"--level is for runs that predict intervals, and {run} does not.")
-        reader = network_reader(network, arg, kwarg, input, key, ignore_extra)
+        reader = network_reader(network, arg, kwarg, input, key, ignore_extra, unused)
         there = NetworksAt.find(networks, reader, labels)
         _load.cache_clear()
         work = Predict(str((runner.folder or run).resolve()), tuple(chosen.items()))
@@ -87,7 +88,7 @@ def _report(runner: Runner, found: Sequence[Any], csv_file: str | None, json_fil
         typer.echo(runner.table(found).text())
         _warn(found)
     if csv_file:
-        write_text(csv_file, _csv(rows, [field.name for field in fields(found[0])]))
+        write_text(csv_file, _csv([_flat(row) for row in rows]))
     if json_file:
         write_text(json_file, json.dumps(rows, indent=2))
 
@@ -100,9 +101,17 @@ def _warn(found: Sequence[Any]) -> None:
         say(f"{len(warned) - 3:,} more are out of distribution; --csv lists them.", "yellow")
 
 
-def _csv(rows: list[dict[str, Any]], header: list[str]) -> str:
+def _flat(row: dict[str, Any]) -> dict[str, Any]:
+    """Give each entry of a dictionary, such as the probability of each class, a column of its own."""
+    flat = {}
+    for name, value in row.items():
+        flat |= {f"{name} {key}": v for key, v in value.items()} if isinstance(value, dict) else {name: value}
+    return flat
+
+
+def _csv(rows: list[dict[str, Any]]) -> str:
     text = StringIO()
-    writer = csv.DictWriter(text, header, lineterminator="\n")
+    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue().rstrip("\n")

@@ -7,6 +7,7 @@ from math import inf, isnan
 from pathlib import Path
 
 from graph_metanetworks.experiments.accuracy.sections import accuracy_sections
+from graph_metanetworks.experiments.classification import classification_sections
 from graph_metanetworks.experiments.report.curves import learning_curves
 from graph_metanetworks.experiments.report.page import Section, html_table, page, paragraph
 from graph_metanetworks.experiments.results import Results
@@ -16,7 +17,10 @@ from graph_metanetworks.tasks.data import TaskData
 from graph_metanetworks.tasks.task import Score
 
 NAME = "report.html"
-SECTIONS: dict[str, Callable[[Results, TaskData], Sequence[Section]]] = {"accuracy": accuracy_sections}
+SECTIONS: dict[str, Callable[[Results, TaskData], Sequence[Section]]] = {
+    "accuracy": accuracy_sections,
+    "classification": classification_sections,
+}
 
 
 def write_report(results: Results, data: TaskData, *, command: str = "") -> Path:

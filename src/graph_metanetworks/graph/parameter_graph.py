@@ -190,6 +190,20 @@ class ParameterGraph:
         """Scales, signs and phases of units that leave the function unchanged; computed on first use."""
         return self._recorded().scaling(self.symmetry)
 
+    @cached_property
+    def frequencies(self) -> Mapping[str, Tensor]:
+        """The frequency of each element of the biases that only sines read, by name; 0 without a phase.
+
+        >>> import torch, graph_metanetworks as gmn
+        >>> class Sine(torch.nn.Linear):
+        ...     def forward(self, x):
+        ...         return torch.sin(30 * super().forward(x))
+        >>> graph = gmn.trace(torch.nn.Sequential(Sine(2, 3), torch.nn.Linear(3, 1)), torch.zeros(1, 2))
+        >>> {name: frequency.tolist() for name, frequency in graph.frequencies.items()}
+        {'0.bias': [30.0, 30.0, 30.0]}
+        """
+        return {} if self.recording is None else self.recording.frequencies()
+
     # -------------------------------------------------------------- running the network
 
     def run(self, state_dict: Mapping[str, Tensor], /, *args: Any, **kwargs: Any) -> Any:

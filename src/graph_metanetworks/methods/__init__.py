@@ -2,5 +2,6 @@
 
 from graph_metanetworks.methods.method import Method, Output
 from graph_metanetworks.methods.registry import METHODS, find_method
+from graph_metanetworks.methods.variants import MODIFIERS
 
-__all__ = ["METHODS", "Method", "Output", "find_method"]
+__all__ = ["METHODS", "MODIFIERS", "Method", "Output", "find_method"]

@@ -27,12 +27,15 @@ class Output:
             by gradient may ignore it, because the task's loss knows.
         input_shape: of what the networks of the zoo take, for methods that run them on probes; None if they
             take several inputs, integers, or inputs of different shapes.
+        input_range: the smallest and the largest coordinate, if inputs are points; None if the zoo does not
+            say.
     """
 
     width: int = 1
     level: Level = "graph"
     link: Link = "identity"
     input_shape: tuple[int, ...] | None = None
+    input_range: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)

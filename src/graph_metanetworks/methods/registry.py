@@ -1,22 +1,44 @@
 """Methods by name: the built-in ones, and those of users as `file.py:NAME` or `package.module:NAME`.
 
+A name may have modifiers, as in `mlp+permuted`; see `variants`.
+
 A new method is its model in `nn/` and one entry here. The command line, its help, the tables of the docs and
 the tests take it from this list.
 """
 
 from __future__ import annotations
 
+from functools import partial
+from math import prod
+
+import torch
+
 from graph_metanetworks.errors import TaskError, UnsupportedNetwork
 from graph_metanetworks.lookup import UnknownTarget, find_object
 from graph_metanetworks.methods.method import Method, Output
-from graph_metanetworks.nn.baselines import DMC, ProbedStatNN, StatNN, WeightSet
+from graph_metanetworks.methods.variants import MODIFIERS_HELP, split_name, variant
+from graph_metanetworks.nn.baselines import (
+    DMC,
+    Dws,
+    FlatMlp,
+    Inr2Vec,
+    NeuronTransformer,
+    NfnHnp,
+    NfnNp,
+    NfnPt,
+    Nft,
+    ProbedStatNN,
+    StatNN,
+    WeightSet,
+)
 from graph_metanetworks.nn.baselines.boosting import BoostedStatNN
+from graph_metanetworks.nn.baselines.chain_model import ChainModel
 from graph_metanetworks.nn.grit import Grit
 from graph_metanetworks.nn.metanetwork import GraphMetanetwork
 from graph_metanetworks.nn.probes import Probes
 from graph_metanetworks.training.strategy import DirectFit
 
-NUM_PROBES = 32
+NUM_PROBES, NUM_POINTS = 32, 128  # inputs such as images; points, which cost little
 BUDGETS = {"paper": 750_000, "small": 50_000}  # parameters: as in the paper; for some thousand networks
 
 
@@ -33,7 +55,28 @@ def _probes(output: Output, name: str) -> Probes:
             f"{name} runs networks on probes, and the networks of this zoo do not all take one input of the "
             "same shape: choose another method."
         )
-    return Probes(NUM_PROBES, tuple(output.input_shape))
+    shape = tuple(output.input_shape)
+    if output.input_range is None:
+        return Probes(NUM_PROBES, shape)
+    low, high = output.input_range
+    points = torch.quasirandom.SobolEngine(prod(shape)).draw(NUM_POINTS)  # cover the range evenly
+    return Probes(NUM_POINTS, shape, inputs=(low + (high - low) * points).view(-1, *shape))
+
+
+def _chain_method(model: type[ChainModel], title: str, about: str, learning_rate: float) -> Method:
+    """Make the entry of a model on plain chains of layers."""
+
+    def make(output: Output, budget: int) -> ChainModel:
+        return model(output.width, level="edge" if output.level == "edge" else "graph", budget=budget)
+
+    return Method(
+        model.method,
+        title,
+        about,
+        {size: partial(make, budget=budget) for size, budget in BUDGETS.items()},
+        levels=("graph", "edge"),
+        learning_rate=learning_rate,
+    )
 
 
 METHODS = {
@@ -158,12 +201,93 @@ METHODS = {
             },
             learning_rate=1e-2,
         ),
+        Method(
+            "mlp",
+            "MLP",
+            "an MLP on the flat weights; one architecture; sees the order of neurons",
+            {
+                size: lambda output, budget=budget: FlatMlp(
+                    None, output.width, level="edge" if output.level == "edge" else "graph", budget=budget
+                )
+                for size, budget in BUDGETS.items()
+            },
+            levels=("graph", "edge"),
+            learning_rate=1e-3,
+        ),
+        Method(
+            "transformer",
+            "Transformer",
+            "a transformer on neurons as tokens; plain chains of one architecture; sees the order of neurons",
+            {
+                "paper": lambda output: NeuronTransformer(None, output.width, layers=4, budget=750_000),
+                "small": lambda output: NeuronTransformer(None, output.width, layers=2, budget=50_000),
+            },
+            learning_rate=3e-3,
+        ),
+        Method(
+            "inr2vec",
+            "INR2Vec",
+            "the maximum over rows of hidden matrices; MLPs of one architecture and width; sees the order of "
+            "neurons",
+            {
+                size: lambda output, budget=budget: Inr2Vec(None, output.width, budget=budget)
+                for size, budget in BUDGETS.items()
+            },
+            learning_rate=3e-3,
+        ),
+        _chain_method(
+            NfnNp,
+            "NFN-NP",
+            "equivariant linear layers; MLPs and plain CNNs of one depth; blind to the order of all neurons",
+            3e-3,
+        ),
+        _chain_method(
+            NfnHnp,
+            "NFN-HNP",
+            "the same, with parameters for each input and output; invariant to symmetries",
+            3e-3,
+        ),
+        _chain_method(
+            NfnPt,
+            "NFN-PT",
+            "an MLP on each weight; MLPs and plain CNNs of one depth; blind to where in its tensor it is",
+            3e-3,
+        ),
+        _chain_method(
+            Nft,
+            "NFT",
+            "attention between rows and columns; MLPs and plain CNNs of one depth; invariant to symmetries",
+            1e-3,
+        ),
+        _chain_method(
+            Dws,
+            "DWSNets",
+            "equivariant layers with maxima; MLPs and plain CNNs of one depth; invariant to symmetries",
+            3e-3,
+        ),
     )
 }
 
 
+METHOD_HELP = f"{', '.join(METHODS)}; {MODIFIERS_HELP}; or your own, my_methods.py:NAME"
+
+
 def find_method(name: str) -> Method:
-    """Return a method by its name, or by `file.py:NAME` for one of your own."""
+    """Return a method by its name, or by `file.py:NAME` for one of your own; modifiers may follow.
+
+    >>> find_method("gmn+signs+permuted").title
+    'GMN, canonical signs, permuted'
+    """
+    base, modifiers = split_name(name)
+    return variant(_find(base), modifiers) if modifiers else _find(base)
+
+
+def is_built_in(name: str) -> bool:
+    """Whether a method of this name needs no code of a user."""
+    return split_name(name)[0] in METHODS
+
+
+def _find(name: str) -> Method:
     if name in METHODS:
         return METHODS[name]
     if ":" not in name:

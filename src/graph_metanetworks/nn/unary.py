@@ -11,11 +11,13 @@ from torch import Tensor, nn
 
 from graph_metanetworks.graph.batch import Batch
 from graph_metanetworks.graph.parameter_graph import ParameterGraph
+from graph_metanetworks.graph.parts import EdgeBlock
 from graph_metanetworks.nn.engine.matrices import block_layouts
 from graph_metanetworks.nn.mlp import signed_log
 from graph_metanetworks.nn.vocabulary import Vocabulary
 
 FEATURES = 3
+OCTAVES = 2  # of phases
 SMALL = 0.1  # values far below it count by their sign
 SMALLEST = 1e-2  # sizes below it look alike
 
@@ -24,7 +26,8 @@ class UnaryEncoder(nn.Module):
     """Encode the parameters that belong to one neuron, by kind, as a term of its first state.
 
     As one message among hundreds a bias would vanish in a mean. Features are standardized over the training
-    zoo by `fit`, per kind of edge and never per neuron, so the encoder is equivariant.
+    zoo by `fit`, per kind of edge and never per neuron, so the encoder is equivariant. A bias that only a
+    sine reads is a phase, as `graph.scaling` finds them: it counts by its sine and cosine, too.
     """
 
     def __init__(self, hidden: int, vocabulary: Vocabulary, *, channels: int = 1) -> None:
@@ -32,11 +35,12 @@ class UnaryEncoder(nn.Module):
         self.vocabulary, self.channels = vocabulary, channels
         kinds, width = len(vocabulary.edge_kinds), FEATURES * channels
         self.weight = nn.Parameter(torch.randn(kinds, width + 1, hidden) / (width + 1) ** 0.5)
+        self.phase = nn.Linear(2 * OCTAVES, hidden, bias=False)
         self.mean = nn.Buffer(torch.zeros(kinds, width))
         self.deviation = nn.Buffer(torch.ones(kinds, width))
 
     def forward(self, batch: Batch) -> Tensor:  # [N, hidden]
-        kind, node, values = self._parameters_of(batch)
+        kind, node, values, frequency = self._parameters_of(batch)
         raw = (raw_features(values.to(self.mean)) - self.mean[kind]) / self.deviation[kind]
         rows = torch.cat([raw.new_ones(len(raw), 1), signed_log(raw)], dim=1)
         present = sorted({k for s in batch.stacks for k in unary_blocks(s.graph, self.vocabulary).present})
@@ -44,7 +48,10 @@ class UnaryEncoder(nn.Module):
         row[present] = torch.arange(len(present), device=row.device)
         table = rows.new_zeros(batch.num_nodes * len(present), rows.shape[1])
         table = table.index_add(0, node * len(present) + row[kind], rows)
-        return table.view(batch.num_nodes, -1) @ self.weight[present].flatten(0, 1)
+        states = table.view(batch.num_nodes, -1) @ self.weight[present].flatten(0, 1)
+        (phases,) = frequency.nonzero(as_tuple=True)
+        angles = values[phases, 0].to(rows) * frequency[phases].to(rows)
+        return states.index_add(0, node[phases], self.phase(harmonics(angles)))
 
     @torch.no_grad()
     def fit(self, batches: Iterable[Batch]) -> None:
@@ -52,7 +59,7 @@ class UnaryEncoder(nn.Module):
         count = torch.zeros(len(self.mean), 1, dtype=torch.float64)
         total, squares = (torch.zeros(*self.mean.shape, dtype=torch.float64) for _ in range(2))
         for batch in batches:
-            kind, _, values = (part.cpu() for part in self._parameters_of(batch))
+            kind, _, values, _ = (part.cpu() for part in self._parameters_of(batch))
             raw = raw_features(values.double())
             count.index_add_(0, kind, raw.new_ones(len(raw), 1))
             total.index_add_(0, kind, raw)
@@ -62,21 +69,20 @@ class UnaryEncoder(nn.Module):
         self.mean.copy_(mean)
         self.deviation.copy_(torch.where(count > 0, deviation, 1))
 
-    def _parameters_of(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the kind `[n]`, the node `[n]` and the values `[n, C]` of all unary parameters."""
-        kinds, nodes, values = (
-            [],
-            [],
-            [torch.zeros(0, batch.channels, dtype=batch.dtype, device=batch.device)],
-        )
+    def _parameters_of(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return kind `[n]`, node `[n]`, values `[n, C]` and frequency `[n]` of all unary parameters."""
+        kinds, nodes, frequencies = [], [], []
+        values = [torch.zeros(0, batch.channels, dtype=batch.dtype, device=batch.device)]
         for stack in batch.stacks:
             blocks, count = unary_blocks(stack.graph, self.vocabulary), len(stack.members)
             starts = torch.tensor([batch.node_starts[member] for member in stack.members])[:, None]
             own = [stack.block_values(number).reshape(count, -1, batch.channels) for number in blocks.numbers]
             kinds.append(blocks.kind.repeat(count))
             nodes.append((starts + blocks.node).reshape(-1))
+            frequencies.append(blocks.frequency.repeat(count))
             values += [torch.cat(own, dim=1).flatten(0, 1)] if own else []
-        return torch.cat(kinds).to(batch.device), torch.cat(nodes).to(batch.device), torch.cat(values)
+        kind, node, frequency = (torch.cat(own).to(batch.device) for own in (kinds, nodes, frequencies))
+        return kind, node, torch.cat(values), frequency
 
 
 class UnaryBlocks(NamedTuple):
@@ -85,6 +91,7 @@ class UnaryBlocks(NamedTuple):
     numbers: tuple[int, ...]
     kind: Tensor  # [n] row of a vocabulary of each parameter
     node: Tensor  # [n] the neuron it belongs to
+    frequency: Tensor  # [n] of the sine that reads it; 0 without one
     present: frozenset[int]  # the kinds
 
 
@@ -100,11 +107,25 @@ def unary_blocks(graph: ParameterGraph, vocabulary: Vocabulary) -> UnaryBlocks:
         nodes = [block.target.expand(block.shape).reshape(-1) for block in found.values()]
         kind = torch.tensor(rows, dtype=torch.int64).repeat_interleave(sizes)
         node = torch.cat([torch.zeros(0, dtype=torch.int64), *nodes])
-        _BLOCKS[graph] = vocabulary, UnaryBlocks(tuple(found), kind, node, frozenset(rows))
+        frequency = torch.cat([torch.zeros(0), *(_frequency(graph, block) for block in found.values())])
+        _BLOCKS[graph] = vocabulary, UnaryBlocks(tuple(found), kind, node, frequency, frozenset(rows))
     return _BLOCKS[graph][1]
+
+
+def _frequency(graph: ParameterGraph, block: EdgeBlock) -> Tensor:  # [edges]
+    known = graph.frequencies.get(block.parameter or "")
+    if known is None or block.elements is None:
+        return torch.zeros(block.num_edges)
+    return block.elements.read(known).reshape(-1)
 
 
 def raw_features(values: Tensor) -> Tensor:
     """Return each value, a squashed copy and the logarithm of its size. [n, C] -> [n, 3 C]"""
     size = values.abs()
     return torch.cat([values, values / (SMALL + size), (size + SMALLEST).log()], dim=1)
+
+
+def harmonics(angles: Tensor) -> Tensor:
+    """Return sine and cosine of each angle, of twice the angle, and so on. [n] -> [n, 2 OCTAVES]"""
+    multiples = angles[:, None] * 2 ** torch.arange(OCTAVES, device=angles.device)
+    return torch.cat([multiples.sin(), multiples.cos()], dim=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import sqrt
@@ -15,8 +16,9 @@ from torch import Tensor
 from graph_metanetworks.symmetry.automorphism import Automorphism
 from graph_metanetworks.symmetry.axes import Axis, variables
 from graph_metanetworks.symmetry.canonical import canonical_automorphism
-from graph_metanetworks.symmetry.matching import Matching, Pair, Tree, trees
+from graph_metanetworks.symmetry.matching import Matching, Pair, Tree, still, trees
 from graph_metanetworks.symmetry.pieces import is_free, pieces
+from graph_metanetworks.symmetry.stacks import StackedAutomorphism
 
 if TYPE_CHECKING:
     from graph_metanetworks.graph.parameter_graph import ParameterGraph
@@ -129,34 +131,81 @@ def _descended(
         TimeElapsedColumn(),
     )
     shown = progress and Console().is_terminal
-    descent = Descent(graph, reference, other)
+    descent = Descent(graph, reference, {name: value[None] for name, value in other.items()})
     with Progress(*columns, disable=not shown, transient=True) as bar:
         task = bar.add_task("align", total=len(descent.trees), gain="")
         for done in descent.inwards():
             bar.update(task, completed=done)
-        if descent.gain < 0:
-            descent = Descent(graph, reference, other)
+        descent.start_again_where_worse()
         for done in descent.sweep(seed, sweeps):
-            bar.update(task, completed=done, gain=f"{descent.gain:.4g}")
-    return descent.automorphism
+            bar.update(task, completed=done, gain=f"{float(descent.gains):.4g}")
+    return descent.permutations[0]
+
+
+@torch.no_grad()
+def align_stack(
+    graph: ParameterGraph,
+    reference: Mapping[str, Tensor],
+    weights: Mapping[str, Tensor],
+    *,
+    seed: int = 0,
+    sweeps: int = 50,
+) -> StackedAutomorphism:
+    """Return permutations that take each network of a stack close to `reference`, as `align` does.
+
+    `weights` are `[elements, networks, channels]` by name; the first channel decides.
+
+    >>> import torch, graph_metanetworks as gmn
+    >>> model = torch.nn.Sequential(torch.nn.Linear(2, 9), torch.nn.ReLU(), torch.nn.Linear(9, 1))
+    >>> graph = gmn.trace(model, torch.randn(1, 2))
+    >>> stack = gmn.collate([(graph, model.state_dict())] * 3).stacks[0]
+    >>> permuted = graph.symmetry.sample_stack(3).apply(stack.weights)
+    >>> aligned = align_stack(graph, model.state_dict(), permuted).apply(permuted)
+    >>> all(torch.equal(aligned[name], stack.weights[name]) for name in aligned)
+    True
+    """
+    others = {p.name: weights[p.name][..., 0].t().reshape(-1, *p.shape) for p in graph.parameters}
+    descent = Descent(graph, reference, others)
+    deque(descent.inwards(), maxlen=0)
+    descent.start_again_where_worse()
+    deque(descent.sweep(seed, sweeps), maxlen=0)
+    return descent.permutations
 
 
 class Descent:
-    """The state of one descent: how `other` is permuted so far, and what that gained."""
+    """The state of descents for some networks `others`: how they are permuted so far, and what that gained.
 
-    def __init__(self, graph: ParameterGraph, reference: Mapping[str, Tensor], other: Mapping[str, Tensor]):
-        self.symmetry = graph.symmetry
-        self.automorphism = graph.symmetry.identity()
-        self.gain = 0.0
-        self.trees = trees(graph.symmetry.variables)
+    Tensors of `others` are `[networks, *shape]`. Each network takes only the steps that it gains from.
+    """
+
+    def __init__(self, graph: ParameterGraph, reference: Mapping[str, Tensor], others: Mapping[str, Tensor]):
         names = [p.name for p in graph.parameters]
-        self._dims = {name: graph.symmetry.parameters[name] for name in names}
-        self._reference = {name: _computable(reference[name]) for name in names}
-        self._current = {name: _computable(other[name]) for name in names}
+        self.networks = len(others[names[0]])
+        self.copies = graph.symmetry.copies(self.networks)
+        self.automorphism = Automorphism(
+            graph.symmetry, {axis: still(axis) for axis in self.copies.variables}
+        )
+        self.trees = trees(self.copies.variables)
+        self._dims = {name: self.copies.parameters[name] for name in names}
+        self._others = {name: _computable(others[name]) for name in names}
+        self._reference = {
+            name: _computable(reference[name]).expand_as(value) for name, value in self._others.items()
+        }
+        self._current = dict(self._others)
         self._products = {name: self._product(name, value) for name, value in self._current.items()}
+        self._at_first = sum(self._products.values(), torch.zeros(self.networks, dtype=torch.float64))
         self._touched = {tree: self._parameters_with(tree) for tree in self.trees}
-        scale = sum(float(w.norm()) ** 2 for w in (*self._reference.values(), *self._current.values()))
-        self._smallest = SMALLEST_GAIN * scale
+        everything = (*self._reference.values(), *self._current.values())
+        self._smallest = SMALLEST_GAIN * torch.stack([_squares(weights) for weights in everything]).sum(0)
+
+    @property
+    def permutations(self) -> StackedAutomorphism:
+        return StackedAutomorphism(self.copies, self.automorphism.tables)
+
+    @property
+    def gains(self) -> Tensor:
+        """How much larger the inner product of each network with the reference became. [networks]"""
+        return sum(self._products.values(), -self._at_first)
 
     def _parameters_with(self, tree: Tree) -> list[str]:
         axes = set(tree.axes)
@@ -177,6 +226,16 @@ class Descent:
             self._move(tree, Matching.of(tree, self.pairs(tree, known)).tables())
             known |= set(tree.axes)
             yield len(self.trees) - len(waiting)
+
+    def start_again_where_worse(self) -> None:
+        """Undo all steps of networks that were closer to the reference at first."""
+        better = self.gains >= 0
+        self._current = {n: _chosen(better, own, self._others[n]) for n, own in self._current.items()}
+        self._products = {name: self._product(name, value) for name, value in self._current.items()}
+        tables = self.automorphism.tables.items()
+        self.automorphism = Automorphism(
+            self.automorphism.symmetry, {axis: _chosen(better, own, still(axis)) for axis, own in tables}
+        )
 
     def sweep(self, seed: int, sweeps: int) -> Iterator[int]:
         """Visit the factors in random order until none improves."""
@@ -215,22 +274,32 @@ class Descent:
         if len(once) < len(pairs):
             yield once
 
-    def _move(self, tree: Tree, tables: dict[Axis, Tensor], *, at_least: float | None = None) -> bool:
-        step = Automorphism(self.symmetry, tables)
-        moved = {name: step.permute(self._current[name], self._dims[name]) for name in self._touched[tree]}
-        products = {name: self._product(name, value) for name, value in moved.items()}
-        gain = sum(products[name] - self._products[name] for name in products)
-        if at_least is not None and gain <= at_least:
-            return False
+    def _move(self, tree: Tree, tables: dict[Axis, Tensor], *, at_least: Tensor | None = None) -> bool:
+        """Permute along a tree the networks that gain enough; return whether there are any."""
+        moved = self._stepped(tree, tables)
+        if at_least is not None:
+            before = sum(self._products[name] for name in moved)
+            gains = sum(self._product(name, value) for name, value in moved.items()) - before
+            enough = gains > at_least
+            if not enough.any():
+                return False
+            if not enough.all():
+                tables = {axis: _chosen(enough, table, still(axis)) for axis, table in tables.items()}
+                moved = {name: _chosen(enough, own, self._current[name]) for name, own in moved.items()}
         self._current |= moved
-        self._products |= products
-        self.gain += gain
+        self._products |= {name: self._product(name, value) for name, value in moved.items()}
+        step = Automorphism(self.automorphism.symmetry, tables)
         composed = (step @ self.automorphism).tables  # of this tree; nothing else depends on it
-        self.automorphism = Automorphism(self.symmetry, {**self.automorphism.tables, **composed})
+        self.automorphism = Automorphism(step.symmetry, {**self.automorphism.tables, **composed})
         return True
 
-    def _product(self, name: str, value: Tensor) -> float:
-        return float((self._reference[name] * value).sum(dtype=torch.float64))
+    def _stepped(self, tree: Tree, tables: dict[Axis, Tensor]) -> dict[str, Tensor]:
+        """Return the weights that a step changes, after it."""
+        step = Automorphism(self.automorphism.symmetry, tables)
+        return {name: step.permute(self._current[name], self._dims[name]) for name in self._touched[tree]}
+
+    def _product(self, name: str, value: Tensor) -> Tensor:  # [networks]
+        return (self._reference[name] * value).reshape(self.networks, -1).sum(1, dtype=torch.float64)
 
     def pairs(self, tree: Tree, known: Collection[Axis] | None = None) -> Iterator[Pair]:
         """Yield pieces of both networks along a tree; with `known`, only those whose other axes are known."""
@@ -242,6 +311,15 @@ class Descent:
                 others = {axis for axis in ours.axes if is_free(axis)} - axes
                 if axes & set(ours.axes) and (known is None or others <= set(known)):
                     yield ours, theirs
+
+
+def _chosen(mask: Tensor, first: Tensor, second: Tensor) -> Tensor:
+    """Choose for each network. [networks], [networks, ...]"""
+    return torch.where(mask.view(-1, *[1] * (first.dim() - 1)), first, second)
+
+
+def _squares(weights: Tensor) -> Tensor:  # [networks]
+    return weights.reshape(len(weights), -1).square().sum(1, dtype=torch.float64)
 
 
 def _computable(value: Tensor) -> Tensor:

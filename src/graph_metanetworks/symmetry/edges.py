@@ -18,6 +18,7 @@ from graph_metanetworks.symmetry.axes import size
 if TYPE_CHECKING:
     from graph_metanetworks.symmetry.automorphism import Automorphism
     from graph_metanetworks.symmetry.group import Symmetry
+    from graph_metanetworks.symmetry.stacks import StackedAutomorphism
 
 STRUCTURAL = -1  # the element of an edge without a weight
 
@@ -31,6 +32,11 @@ class _ExchangeableEdges:
     target: NDArray[np.int64]
     position: NDArray[np.float32]  # [edges, 3]
     element: NDArray[np.int64]
+
+    @property
+    def is_told_by_elements(self) -> bool:
+        """Whether each edge has an element of its own, which says where the edge goes."""
+        return bool(self.element.min(initial=0) >= 0) and len(np.unique(self.element)) == len(self.element)
 
     def order(self, nodes: NDArray[np.int64], elements: NDArray[np.int64] | None) -> NDArray[np.int64]:
         """Sort the edges by what identifies them, after moving nodes and, if given, elements."""
@@ -52,6 +58,24 @@ def edge_permutation(automorphism: Automorphism) -> Tensor:
     for edges in _exchangeable(symmetry, by_parameter=True):
         before, after = edges.order(nodes, elements), edges.order(still, None)
         target[edges.number[before]] = edges.number[after]
+    return torch.from_numpy(target)
+
+
+def edge_permutations(permutations: StackedAutomorphism) -> Tensor:
+    """Return where each edge of each network of a stack goes. [networks, E]"""
+    symmetry = permutations.symmetry
+    nodes, elements = permutations.nodes.numpy(), _stacked_elements(permutations)
+    still = np.arange(symmetry.num_nodes)
+    target = np.empty((len(permutations), sum(block.num_edges for block in symmetry.blocks)), dtype=np.int64)
+    for edges in _exchangeable(symmetry, by_parameter=True):
+        if edges.is_told_by_elements:
+            edge_of = np.empty(elements.shape[1], dtype=np.int64)
+            edge_of[edges.element] = edges.number
+            target[:, edges.number] = edge_of[elements[:, edges.element]]
+            continue
+        after = edges.order(still, None)
+        for row, moved_nodes, moved_elements in zip(target, nodes, elements, strict=True):
+            row[edges.number[edges.order(moved_nodes, moved_elements)]] = edges.number[after]
     return torch.from_numpy(target)
 
 
@@ -95,6 +119,16 @@ def _moved_elements(automorphism: Automorphism) -> NDArray[np.int64]:
         parts.append(image.numpy() + start)
         start += numbers.numel()
     return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
+
+
+def _stacked_elements(permutations: StackedAutomorphism) -> NDArray[np.int64]:
+    """Return the image of every element of every parameter, for each network. [networks, elements]"""
+    parts, start = [np.empty((len(permutations), 0), dtype=np.int64)], 0
+    for name in permutations.symmetry.parameters:
+        moved = permutations.elements(name).numpy()
+        parts.append(moved + start)
+        start += moved.shape[1]
+    return np.concatenate(parts, axis=1)
 
 
 def _exchangeable(symmetry: Symmetry, *, by_parameter: bool) -> Iterable[_ExchangeableEdges]:

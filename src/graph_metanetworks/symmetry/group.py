@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -18,6 +18,7 @@ from graph_metanetworks.symmetry.axes import Axis, Dim, ordered_parents, parents
 from graph_metanetworks.symmetry.edges import is_automorphism
 from graph_metanetworks.symmetry.explain import explain, explain_html, order_text
 from graph_metanetworks.symmetry.factors import Factor, Fixed, factors, fixed_axes
+from graph_metanetworks.symmetry.stacks import Copies, StackedAutomorphism
 
 if TYPE_CHECKING:
     from graph_metanetworks.graph.parts import EdgeBlock, NodeGroup
@@ -106,12 +107,22 @@ class Symmetry:
 
     def sample(self, generator: torch.Generator | None = None) -> Automorphism:
         """Draw a uniformly random element of the group."""
-        tables = {}
-        for axis in self.variables:
-            shape = [parent.size for parent in ordered_parents(axis)]
-            noise = torch.rand([*shape, axis.size], generator=generator, device="cpu")
-            tables[axis] = noise.argsort(dim=-1)
-        return Automorphism(self, tables)
+        return Automorphism(self, _random(self.variables, generator))
+
+    def sample_stack(self, count: int, generator: torch.Generator | None = None) -> StackedAutomorphism:
+        """Draw a uniformly random element for each network of a stack."""
+        copies = self.copies(count)
+        return StackedAutomorphism(copies, _random(copies.variables, generator))
+
+    def copies(self, count: int) -> Copies:
+        """Return the axes of a stack of networks of this architecture."""
+        if count not in self._copies:
+            self._copies[count] = Copies(self, count)
+        return self._copies[count]
+
+    @cached_property
+    def _copies(self) -> dict[int, Copies]:
+        return {}
 
     def generators(self) -> tuple[Automorphism, ...]:
         """Return elements that generate the group: a transposition and a cycle for each factor.
@@ -137,6 +148,16 @@ class Symmetry:
         the same layers may change places.
         """
         return is_automorphism(self, permutation)
+
+
+def _random(axes: Iterable[Axis], generator: torch.Generator | None) -> dict[Axis, Tensor]:
+    """Draw a permutation along each axis for each index of the axes that it depends on."""
+    tables = {}
+    for axis in axes:
+        shape = [parent.size for parent in ordered_parents(axis)]
+        noise = torch.rand([*shape, axis.size], generator=generator, device="cpu")
+        tables[axis] = noise.argsort(dim=-1)
+    return tables
 
 
 def _still(axis: Axis) -> Tensor:

@@ -71,7 +71,7 @@ class Matching:
 
     def tables(self) -> dict[Axis, Tensor]:
         """Return the assignment that gains most, for each fixed context separately."""
-        found = {axis: _still(axis) for axis in self.tree.axes}
+        found = {axis: still(axis) for axis in self.tree.axes}
         for context in _contexts(self.tree.axis, {}):
             self._write(found, self.tree, context, context)
         return found
@@ -156,6 +156,7 @@ def _laid_out(total: Tensor | float, axis: Axis) -> NDArray:
     return laid.double().numpy()
 
 
-def _still(axis: Axis) -> Tensor:
+def still(axis: Axis) -> Tensor:
+    """Return the table that moves nothing along an axis."""
     shape = [parent.size for parent in ordered_parents(axis)]
     return torch.arange(axis.size, device="cpu").expand(*shape, axis.size).clone()

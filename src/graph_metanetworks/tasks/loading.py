@@ -8,7 +8,7 @@ import torch
 
 from graph_metanetworks.errors import StorageError, TaskError, WeightsError
 from graph_metanetworks.methods.method import Output
-from graph_metanetworks.methods.registry import METHODS
+from graph_metanetworks.methods.registry import is_built_in
 from graph_metanetworks.nn.fitted import set_fitted_names
 from graph_metanetworks.nn.weights import load_weights
 from graph_metanetworks.storage.hub import download, is_repository
@@ -69,8 +69,9 @@ def _find(name: str | Path) -> Path:
     except StorageError as error:
         raise TaskError(f"there is no folder {name}, and it is no run of the hub: {error}") from error
     run = Run.load(folder)
+    method = str(run.options.get("method"))
     own = [
-        code for code, known in ((run.task, TASKS), (run.options.get("method"), METHODS)) if code not in known
+        code for code, known in ((run.task, run.task in TASKS), (method, is_built_in(method))) if not known
     ]
     if own:
         raise TaskError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from graph_metanetworks.methods.method import Method
-from graph_metanetworks.methods.registry import METHODS, find_method
+from graph_metanetworks.methods.registry import METHOD_HELP, find_method
 from graph_metanetworks.training.options import TrainingOptions, option
 
 
@@ -13,9 +13,12 @@ from graph_metanetworks.training.options import TrainingOptions, option
 class TaskOptions(TrainingOptions):
     """Options that affect the result of a run. A task adds its own in a subclass."""
 
-    method: str = option("gmn", f"{', '.join(METHODS)}; or your own, my_methods.py:NAME.")
+    method: str = option("gmn", f"{METHOD_HELP}.")
     size: str = option("small", "small (about 50,000 parameters) or paper (about 750,000).")
-    setting: str = option("80", "Percentage of networks to train on; or ood or ladder, by hidden size.")
+    setting: str = option(
+        "80",
+        "Percentage of networks to train on; ood or ladder, by hidden size; or COLUMN!=VALUE to leave out.",
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -11,6 +11,7 @@ from graph_metanetworks.tasks.task import Task
 
 TASKS = {
     "accuracy": "graph_metanetworks.tasks.accuracy.task:Accuracy",
+    "classification": "graph_metanetworks.tasks.classification:Classification",
 }
 
 

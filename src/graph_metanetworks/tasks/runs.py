@@ -115,7 +115,8 @@ def describe(task: Task[Any], data: TaskData) -> Run:
 def prepare(task: Task[Any], data: TaskData, split: Split) -> tuple[nn.Module, Output]:
     """Make a model, fit it to the scales of the training networks, and check that it takes all networks."""
     torch.manual_seed(task.options.seed)
-    output = replace(task.output(data), input_shape=data.networks.input_shape)
+    networks = data.networks
+    output = replace(task.output(data), input_shape=networks.input_shape, input_range=networks.input_range)
     model = task.make_model(output)
     as_metanetwork(model).fit(Networks(data, split.train, task.options.batch_size))
     check_takes_all(model, data, split)
@@ -125,10 +126,12 @@ def prepare(task: Task[Any], data: TaskData, split: Split) -> tuple[nn.Module, O
 @torch.no_grad()
 def check_takes_all(model: nn.Module, data: TaskData, split: Split) -> None:
     """Run one network of each architecture: a method that cannot take one says so before training."""
+    model.eval()  # batch norms learn from training networks only
     for positions in (split.validation, split.test):
         _, first = np.unique(data.networks.architectures[positions], return_index=True)
         for batch in Networks(data, positions[first], len(first)):
             model(batch)
+    model.train()
 
 
 @torch.no_grad()

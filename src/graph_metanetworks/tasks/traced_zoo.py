@@ -13,7 +13,6 @@ from graph_metanetworks.errors import TraceError, ZooError
 from graph_metanetworks.graph.batch import Batch, collate
 from graph_metanetworks.graph.parameter_graph import ParameterGraph
 from graph_metanetworks.tasks.resident import Resident, is_finite
-from graph_metanetworks.trace.tracer import trace
 from graph_metanetworks.zoo.zoo import Zoo, ZooNetwork
 
 LARGEST = 1 << 30  # bytes: weights of larger zoos are read when needed
@@ -71,6 +70,11 @@ class TracedZoo:
         shapes = {graph.recording.input_shape if graph.recording else None for graph in self.graphs}
         return shapes.pop() if len(shapes) == 1 else None
 
+    @property
+    def input_range(self) -> tuple[float, float] | None:
+        """The smallest and the largest coordinate that the networks were fitted at, if they take points."""
+        return self.zoo.recipe.input_range
+
     @cached_property
     def num_parameters(self) -> np.ndarray:  # [N]
         """Number of parameters of each network."""
@@ -88,7 +92,9 @@ def trace_network(zoo: Zoo, network: ZooNetwork) -> ParameterGraph:
     # freshly initialised: a network that diverged cannot be run
     fresh = zoo.recipe.build(config).eval()
     try:
-        return trace(fresh, *zoo.recipe.example(config), **zoo.recipe.example_kwargs(config))
+        return zoo.recipe.tracer.trace(
+            fresh, *zoo.recipe.example(config), **zoo.recipe.example_kwargs(config)
+        )
     except TraceError as error:
         raise type(error)(f"network {network.index} of {zoo.folder}: {error}") from error
 

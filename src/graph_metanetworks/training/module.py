@@ -62,8 +62,9 @@ class TrainingModule(LightningModule):
 
     def configure_optimizers(self) -> Any:
         options = self.options
+        # fused: one pass over each parameter instead of a dozen, a tenth of a step of a small metanetwork
         optimizer = torch.optim.AdamW(
-            self.model.parameters(), lr=options.rate, weight_decay=options.weight_decay
+            self.model.parameters(), lr=options.rate, weight_decay=options.weight_decay, fused=True
         )
         schedule = LambdaLR(optimizer, lambda step: rate_factor(step, options.steps))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}

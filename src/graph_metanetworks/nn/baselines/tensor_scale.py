@@ -12,6 +12,7 @@ from graph_metanetworks.nn.encoders import moments_of
 from graph_metanetworks.nn.fitted import Fitted
 
 UNKNOWN = 0  # the row of tensors that were not in the training zoo
+WIDTH = 2  # features of each weight
 
 
 class TensorScale(Fitted):
@@ -65,9 +66,9 @@ class ScaledWeights(nn.Module):
 
     def features(self, stack: Stack) -> Tensor:
         """Return two features of each weight. [elements, networks, 2]"""
-        return _features(self.scale(stack))
+        return features_of(self.scale(stack))
 
 
-def _features(scaled: Tensor) -> Tensor:
+def features_of(scaled: Tensor) -> Tensor:
     """Return a signed logarithm, for huge weights, and a squashed copy, for small ones. [..., 2]"""
     return torch.stack([scaled.sign() * scaled.abs().log1p(), scaled / (0.1 + scaled.abs())], dim=-1)

@@ -21,7 +21,7 @@ from graph_metanetworks.trace.replay.module_runner import ModuleRunner
 from graph_metanetworks.trace.replay.program import Program
 from graph_metanetworks.trace.replay.readings import Reading
 from graph_metanetworks.trace.replay.refusal import simplified
-from graph_metanetworks.trace.scaling import find_scaling
+from graph_metanetworks.trace.scaling import find_frequencies, find_scaling
 
 LARGEST_CONSTANT = 1_000_000  # elements; larger constants are not checked for equal values
 
@@ -102,6 +102,10 @@ class Recording:
     def scaling(self, symmetry: Symmetry) -> Scaling:
         """Return the scales, signs and phases that every operation passes on."""
         return find_scaling(self, symmetry)
+
+    def frequencies(self) -> dict[str, Tensor]:
+        """Return the frequencies of the sines that read biases; see `ParameterGraph.frequencies`."""
+        return find_frequencies(self)
 
     # -------------------------------------------------------------- running
 

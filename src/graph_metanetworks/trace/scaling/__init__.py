@@ -5,6 +5,6 @@ scale, negative for its inverse, 0 for none; the scale of an element is the prod
 on labels. Operations demand equations between unknowns; one without a rule demands that nothing is scaled.
 """
 
-from graph_metanetworks.trace.scaling.recording import find_scaling
+from graph_metanetworks.trace.scaling.recording import find_frequencies, find_scaling
 
-__all__ = ["find_scaling"]
+__all__ = ["find_frequencies", "find_scaling"]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor
 
 import graph_metanetworks.trace.scaling.rules  # noqa: F401  (registers the rules)
@@ -13,7 +15,7 @@ from graph_metanetworks.symmetry.scaling import Scaling
 from graph_metanetworks.symmetry.units import Phase, Units
 from graph_metanetworks.trace.record.tape import Operation, TensorRef, refs
 from graph_metanetworks.trace.scaling.labels import Labels, System
-from graph_metanetworks.trace.scaling.shifts import SHIFT_RULES, Shifts
+from graph_metanetworks.trace.scaling.shifts import SHIFT_RULES, Shifts, sine
 from graph_metanetworks.trace.scaling.step import RULES, Rule, Step, find
 
 if TYPE_CHECKING:
@@ -46,6 +48,20 @@ def find_scaling(recording: Recording, symmetry: Symmetry) -> Scaling:
         },
         frozenset(name for key in shifts.added for name in entries[key].names),
     )
+
+
+def find_frequencies(recording: Recording) -> dict[str, Tensor]:
+    """Return the frequency of each element of the biases that sines read, 0 for elements without a phase."""
+    if not any(find(operation, SHIFT_RULES) is sine for operation in recording.operations):
+        return {}
+    shifts, found = Shifts(recording.uniform), {}
+    _Reading(recording, "shift", shifts, SHIFT_RULES).run()
+    for bias in shifts.phases():
+        entry = recording.parameters[bias.key]
+        frequency = torch.zeros(prod(entry.shape), dtype=torch.float64)
+        frequency[bias.elements] = bias.frequency
+        found |= dict.fromkeys(entry.names, frequency)
+    return found
 
 
 def _units(recording: Recording, system: System, mode: str, parities: Tensor) -> Units:

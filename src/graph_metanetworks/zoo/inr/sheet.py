@@ -48,15 +48,16 @@ def save_sheet(
     for number, (original, rendered) in enumerate(zip(originals, renders, strict=True)):
         band, column = divmod(number, columns)
         upper, lower = axes[2 * band, column], axes[2 * band + 1, column]
-        _draw(upper, original, conventions)
-        _draw(lower, rendered, conventions)
+        draw(upper, original, conventions)
+        draw(lower, rendered, conventions)
         psnr = conventions.psnr((original - rendered).square().mean().item())
         lower.set_title(f"{psnr:.1f} dB", y=-0.28, fontsize=7)
     figure.savefig(path, dpi=150)
     return path
 
 
-def _draw(ax: Axes, values: Tensor, conventions: Conventions) -> None:
+def draw(ax: Axes, values: Tensor, conventions: Conventions) -> None:
+    """Draw a signal [points] as a curve, an image [channels, height, width] as an image."""
     if values.dim() == 1:
         ax.plot(values.cpu().numpy(), linewidth=0.8, color="black")
         ax.set_ylim(conventions.value_low, conventions.value_high)
