@@ -30,6 +30,7 @@ from torch import Tensor, nn
 import graph_metanetworks as gmn
 from graph_metanetworks.errors import PruneError
 from graph_metanetworks.prune.double import exactly
+from graph_metanetworks.symmetry.axes import variables
 from graph_metanetworks.testing.function import difference
 from graph_metanetworks.trace.record.tape import tensors
 
@@ -37,7 +38,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 AMOUNT, TOLERANCE = 0.3, 1e-9
 LIMIT = 4  # CPU seconds after which a tool is stopped; most need less than a tenth of one
-TOOLS = ("ours", "torch-pruning", "torch-pruning with help")
+TOOLS = ("ours", "ours with help", "torch-pruning", "torch-pruning with help")
 
 
 class TimedOut(Exception):
@@ -60,22 +61,21 @@ def limited(seconds: int) -> Iterator[None]:
 # ------------------------------------------------------------------ this library
 
 
-def ours(graph: gmn.ParameterGraph, model: nn.Module, args: tuple, kwargs: dict) -> dict[str, Any]:
-    plan = gmn.prune_plan(graph, model, AMOUNT)
+def ours(
+    graph: gmn.ParameterGraph, model: nn.Module, args: tuple, kwargs: dict, *, help: bool
+) -> dict[str, Any]:
+    """Prune and prove. With help, dimensions within heads stay where the plan is refused because of them."""
+    plan, excluded = gmn.prune_plan(graph, model, AMOUNT), []
     if not plan.pruned:
         return {"ok": True, "form": "nothing to prune"}
-    excluded: list[str] = []
     try:
         small = gmn.prune(model, plan, *args, **kwargs)
-    except PruneError as error:
-        within = [own.name for own in plan.pruned if own.factor.within]
-        if not within:
+    except PruneError:
+        excluded = [own.name for own in plan.pruned if own.factor.within]
+        if not help or not excluded:
             raise
-        # a factor that allows no other size: the dimensions of heads, in code that has one size for all
-        excluded = within
-        plan = gmn.prune_plan(graph, model, AMOUNT, exclude=within)
+        plan = gmn.prune_plan(graph, model, AMOUNT, exclude=excluded)
         small = gmn.prune(model, plan, *args, **kwargs)
-        del error
     proof = small.pruning.proof
     return {
         "ok": True,
@@ -106,6 +106,7 @@ def torch_pruning(
         options |= _help(graph, tagged)
     widths = {layer: layer.out_features for layer in options.get("num_heads", {})}
     before = _outputs(double, args, kwargs)
+    torch.manual_seed(0)
     with torch.enable_grad():  # it reads the autograd graph
         pruner = tp.pruner.BasePruner(
             tagged,
@@ -117,7 +118,9 @@ def torch_pruning(
             **options,
         )
         pruner.step()
-    _update_heads(tagged, widths, options.get("num_heads", {}))
+    if help:
+        _update_heads(tagged, widths, options["num_heads"])
+        _update_norms(tagged)
     kept = {
         name: value.detach().reshape(-1).long()
         for name, value in tagged.state_dict().items()
@@ -137,6 +140,8 @@ def torch_pruning(
         with torch.no_grad():
             tagged.state_dict()[name].copy_(flat[elements].reshape(tagged.state_dict()[name].shape))
     if not removed:
+        if not gmn.prune_plan(graph, model, AMOUNT).pruned:
+            return {"ok": True, "form": "nothing to prune"}
         return {"ok": False, "why": "removed nothing"}
     after = _outputs(tagged, args, kwargs)
     if [t.shape for t in after] != [t.shape for t in before]:
@@ -200,15 +205,22 @@ def _tag(model: nn.Module) -> None:
 
 
 def _output_layers(graph: gmn.ParameterGraph, model: nn.Module) -> list[nn.Module]:
-    """Return the layers whose channels are outputs, which its documentation asks to ignore."""
+    """Return the layers whose channels must stay, which its documentation asks to ignore: mostly outputs."""
     modules = dict(model.named_modules())
-    found = []
-    for block in graph.blocks:
-        if block.parameter and any(g.kind == "output" for g in graph.block_ends.targets(block)):
-            path = block.parameter.rpartition(".")[0]
-            if path in modules and modules[path] not in found:
-                found.append(modules[path])
-    return found
+    ties = {p.name: (p.name, *p.tied) for p in graph.parameters}
+    names = {
+        block.parameter
+        for block in graph.blocks
+        if block.parameter and any(g.kind == "output" for g in graph.block_ends.targets(block))
+    }
+    free = set(graph.symmetry.variables)
+    names |= {
+        name
+        for name, dims in graph.symmetry.parameters.items()
+        if name in ties and name.endswith("weight") and len(dims) > 1 and free.isdisjoint(variables(dims[0]))
+    }
+    paths = {own.rpartition(".")[0] for name in names for own in ties[name]}
+    return [module for path, module in modules.items() if path and path in paths]
 
 
 def _help(graph: gmn.ParameterGraph, model: nn.Module) -> dict[str, Any]:
@@ -220,7 +232,7 @@ def _help(graph: gmn.ParameterGraph, model: nn.Module) -> dict[str, Any]:
             for name, dim in factor.parameters:
                 module = modules.get(name.rpartition(".")[0])
                 if isinstance(module, nn.Linear) and name.endswith("weight") and dim == 0:
-                    heads[module] = factor.size
+                    heads[module] = heads.get(module, 1) * factor.size  # groups of heads
     bare = {}
     known = (nn.Linear, nn.modules.conv._ConvNd, nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm)
     known += (nn.Embedding, nn.PReLU, nn.MultiheadAttention, nn.RNNBase)
@@ -231,6 +243,13 @@ def _help(graph: gmn.ParameterGraph, model: nn.Module) -> dict[str, Any]:
             if parameter is not None and not isinstance(module, known):
                 bare[parameter] = dim
     return {"num_heads": heads, "unwrapped_parameters": list(bare.items())}
+
+
+def _update_norms(model: nn.Module) -> None:
+    """Update the shapes of norms whose scales a user named as bare parameters."""
+    for module in model.modules():
+        if isinstance(module, nn.RMSNorm) and module.weight is not None:
+            module.normalized_shape = tuple(module.weight.shape)
 
 
 def _update_heads(model: nn.Module, before: dict[nn.Module, int], heads: dict[nn.Module, int]) -> None:
@@ -246,25 +265,27 @@ def _update_heads(model: nn.Module, before: dict[nn.Module, int], heads: dict[nn
 # ------------------------------------------------------------------ all of them
 
 
-def run(path: Path, only: list[str], tools: list[str]) -> None:
+def run(path: Path, only: list[str], tools: list[str], every: int = 1) -> None:
     from support.menagerie import MENAGERIE
 
     lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-    done = {(line["name"], line["tool"]) for line in lines}
-    for architecture in MENAGERIE:
+    known = {(line["name"], line["tool"]): line for line in lines}
+    for architecture in MENAGERIE[::every]:
         if only and architecture.name not in only:
             continue
-        if all((architecture.name, tool) in done for tool in tools):
+        if all((architecture.name, tool) in known for tool in tools):
             continue
         model, args, kwargs = architecture.make()
         graph = gmn.Tracer(**architecture.tracer).trace(model, *args, **kwargs)  # type: ignore[arg-type]
         for tool in tools:
-            if (architecture.name, tool) in done:
+            if (architecture.name, tool) in known:
                 continue
             start = time.process_time()
             try:
-                if tool == "ours":
-                    found = ours(graph, model, args, kwargs)
+                if tool == "ours with help" and known.get((architecture.name, "ours"), {}).get("ok"):
+                    found = known[architecture.name, "ours"]
+                elif tool.startswith("ours"):
+                    found = ours(graph, model, args, kwargs, help=tool.endswith("help"))
                 else:
                     with limited(LIMIT):
                         found = torch_pruning(graph, model, args, kwargs, help=tool.endswith("help"))
@@ -272,9 +293,12 @@ def run(path: Path, only: list[str], tools: list[str]) -> None:
                 message = str(error).splitlines()[0] if str(error) else ""
                 found = {"ok": False, "why": f"{type(error).__name__}: {message}"[:400]}
             seconds = round(time.process_time() - start, 2)
-            line = {"name": architecture.name, "family": architecture.family, "tool": tool, **found}
+            seconds = found.get("seconds", seconds)
+            named = {"name": architecture.name, "family": architecture.family}
+            line = {**found, **named, "tool": tool, "seconds": seconds}
+            known[architecture.name, tool] = line
             with path.open("a") as file:
-                file.write(json.dumps({**line, "seconds": seconds}) + "\n")
+                file.write(json.dumps(line) + "\n")
 
 
 def table(path: Path) -> None:
@@ -285,7 +309,7 @@ def table(path: Path) -> None:
     for family in [*families, "all"]:
         own = [line for line in lines if family in (line["family"], "all")]
         counts = [sum(line["ok"] for line in own if line["tool"] == tool) for tool in TOOLS]
-        number = sum(line["tool"] == "ours" for line in own)
+        number = len({line["name"] for line in own})
         print(f"| {family} | {number} | " + " | ".join(map(str, counts)) + " |")
     seconds = [sum(line["seconds"] for line in lines if line["tool"] == tool) for tool in TOOLS]
     print("| CPU seconds | | " + " | ".join(f"{total:.0f}" for total in seconds) + " |")
@@ -302,11 +326,12 @@ def main() -> None:
     parser.add_argument("what", choices=("run", "table"))
     parser.add_argument("results", type=Path)
     parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("--every", type=int, default=1, help="take every n-th architecture, as a sample")
     parser.add_argument("--tools", nargs="*", default=list(TOOLS))
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     if options.what == "run":
-        run(options.results, options.only, options.tools)
+        run(options.results, options.only, options.tools, options.every)
     else:
         table(options.results)
 

@@ -55,7 +55,7 @@ def test_some_architectures(name: str) -> None:
 
 
 # refused with every factor, pruned without the dimensions within heads
-REFUSED = {"hf-mixtral", "hf-gpt-oss", "transformer", "transformer-encoder", "transformer-encoder-norm-first"}
+REFUSED = {"hf-mixtral", "hf-gpt-oss"}
 
 
 @pytest.mark.slow
@@ -98,6 +98,75 @@ def test_a_program_trains() -> None:
     assert torch.allclose(program(x), module(x))
     program(x).sum().backward()
     assert all(parameter.grad is not None for parameter in program.parameters())
+
+
+@pytest.mark.parametrize("name", ["attention-packed-qkv", "attention-grouped-query", "transformer-encoder"])
+def test_a_program_takes_other_batches(name: str, tmp_path) -> None:
+    case = traced(name)
+    (x,) = case.args
+    small = gmn.prune(case.model, gmn.prune_plan(case.graph, case.model, 0.3), x, form="program")
+    assert small.pruning.fixed_batch == ""
+    gmn.save_pruned(small, tmp_path)
+    for program in (small, gmn.load_pruned(tmp_path)):
+        assert torch.allclose(program(x[:1]), program(x)[:1], atol=1e-5)
+        assert torch.allclose(program(torch.cat([x, x, x]))[-1], program(x)[-1], atol=1e-5)
+
+
+def test_a_program_says_why_its_batch_is_fixed() -> None:
+    class Mixer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.Linear(3, 8), nn.Linear(8, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.second(self.first(x).relu()) * (1.5 / len(x))
+
+    model, x = Mixer(), torch.randn(4, 3)
+    plan = gmn.prune_plan(gmn.trace(model, x), model)
+    small = gmn.prune(model, plan, x, form="program")
+    assert "0.375 becomes 0.3" in small.pruning.fixed_batch
+    assert small(x).shape == (4, 2)
+
+
+class HeadsInAttributes(nn.Module):
+    """Heads and their dimensions, of which either could explain a smaller product of the two."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.project, self.out = nn.Linear(5, 3 * 32), nn.Linear(32, 2)
+        self.num_heads, self.head_dim = 4, 8
+
+    def forward(self, x: Tensor) -> Tensor:  # [B, N, 5] -> [B, N, 2]
+        shape = *x.shape[:2], 3, self.num_heads, self.head_dim
+        query, key, value = self.project(x).reshape(shape).permute(2, 0, 3, 1, 4)
+        found = (query @ key.mT).softmax(-1) @ value
+        return self.out(found.transpose(1, 2).reshape(*x.shape[:2], self.num_heads * self.head_dim))
+
+
+def test_attributes_are_told_apart() -> None:
+    model, x = HeadsInAttributes(), torch.randn(2, 6, 5)
+    plan = gmn.prune_plan(gmn.trace(model, x), model, {"*heads": 0.25}, exclude="*within heads*")
+    small = gmn.prune(model, plan, x, form="module")
+    assert (small.num_heads, small.head_dim) == (3, 8)
+
+
+@pytest.mark.parametrize("form", ["program", "module"])
+def test_results_can_be_saved_by_torch(form: str, tmp_path) -> None:
+    model, x = HeadsInAttributes(), torch.randn(2, 6, 5)
+    plan = gmn.prune_plan(gmn.trace(model, x), model, exclude="*within heads*")
+    small = gmn.prune(model, plan, x, form=form)
+    torch.save(small, tmp_path / "small.pt")
+    assert torch.equal(torch.load(tmp_path / "small.pt", weights_only=False)(x), small(x))
+
+
+def test_a_program_has_weights_of_its_own() -> None:
+    model, x = mlp()
+    graph = gmn.trace(model, x)
+    for form in ("program", "module"):
+        small = gmn.prune(model, gmn.prune_plan(graph, model, {"0": 0.5}), x, form=form)
+        with torch.no_grad():
+            small.get_parameter("4.weight").zero_()
+        assert bool(model[4].weight.any())
 
 
 def test_a_layer_norm_couples() -> None:
@@ -156,6 +225,9 @@ def test_meta() -> None:
         ({"importance": {"9": torch.ones(8)}}, "no factor '9'"),
         ({"importance": {"0": torch.ones(7)}}, "has 8 units"),
         ({"importance": "batch-norm"}, "no batch norm"),
+        ({"importance": {"0": torch.full((8,), torch.nan)}}, "NaN"),
+        ({"importance": "taylor", "loss": lambda model: torch.zeros(2)}, "one number"),
+        ({"amount": "half"}, "between 0 and 1"),
         ({"minimum": 0}, "at least 1"),
         ({"amount": 0.99, "target": "parameters", "minimum": 4}, "cannot be reduced"),
     ],
@@ -218,6 +290,7 @@ def test_saving(name: str, tmp_path) -> None:
     program = gmn.load_pruned(tmp_path)
     expected = outputs(small(*case.args, **case.kwargs))
     assert torch.allclose(program(*case.args), expected, atol=1e-5)
+    assert torch.allclose(program(case.args[0][:1]), expected[:1], atol=1e-5)
     if small.pruning.form == "module":
         module = gmn.load_pruned(tmp_path, build=lambda: copy.deepcopy(case.model))
         assert type(module) is type(case.model)

@@ -1,4 +1,7 @@
-"""Exported specifications equal those that Git Re-Basin wrote by hand (weight_matching.py)."""
+"""Exported specifications equal those that Git Re-Basin wrote by hand (weight_matching.py).
+
+They are written here from its published functions, in PyTorch's names and order of dimensions.
+"""
 
 import json
 from itertools import pairwise

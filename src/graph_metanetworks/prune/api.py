@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -11,6 +12,7 @@ from torch import fx, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from graph_metanetworks.errors import PruneError
+from graph_metanetworks.prune.batch import Batch, FixedBatch
 from graph_metanetworks.prune.double import Double
 from graph_metanetworks.prune.module import ModuleResizer, changed_attributes
 from graph_metanetworks.prune.plan import PrunePlan
@@ -26,10 +28,12 @@ class Pruning:
 
     form: str  # "module", of the original class, or "program", rebuilt from its operations
     reason: str  # why it is a program
+    fixed_batch: str  # why a program only takes as many examples as the network was traced with; mostly empty
     parameters: tuple[int, int]  # before and after
     operations: tuple[int, int]
     proof: Proof
     plan: PrunePlan = field(repr=False, compare=False)
+    example: tuple[tuple, dict[str, Any]] = field(repr=False, compare=False)
     attributes: Mapping[str, Mapping[str, Any]] = field(
         repr=False, default_factory=dict
     )  # changed, by module
@@ -40,6 +44,8 @@ class Pruning:
     def __str__(self) -> str:
         what = "a module of the same class" if self.form == "module" else f"a program: {self.reason}"
         before, after = self.parameters
+        if self.fixed_batch:
+            what += f"\nbatches have the size of the example's: {self.fixed_batch}"
         return f"{what}\nparameters: {before:,} -> {after:,}\nproved: {self.proof}"
 
 
@@ -78,6 +84,7 @@ def prune(
         raise PruneError(
             f"{type(model).__name__} cannot be pruned. Resizing its layers is not enough: "
             f"{prover.module_failure} Its recorded operations cannot be used either: {prover.refusal}"
+            f"{_advice(plan)}"
         )
     removal = prover.removal()
     proof = Proof(removal, prover.commutes(), agreement, *prover.factors)
@@ -89,10 +96,12 @@ def prune(
         )
     if chosen == "program" and expected is None:
         raise PruneError(f"the recorded operations cannot be used: {prover.refusal}")
-    small = _module(model, plan, prover) if chosen == "module" else _program(model, plan)
+    batch, fixed = _batch(prover, args, kwargs) if chosen == "program" else (None, "")
+    small = _module(model, plan, prover) if chosen == "module" else _program(model, plan, batch)
     reason = "" if chosen == "module" else prover.module_failure or "asked for"
     changed = changed_attributes(model, small) if chosen == "module" else {}
-    pruning = Pruning(chosen, reason, plan.parameters, plan.operations, proof, plan, changed)
+    saved = plan.parameters, plan.operations
+    pruning = Pruning(chosen, reason, fixed, *saved, proof, plan, (args, kwargs), changed)
     if inplace:
         if chosen == "program":
             raise PruneError(f"inplace=True needs a module of the same class, but {reason}")
@@ -104,13 +113,36 @@ def prune(
 
 def _module(model: nn.Module, plan: PrunePlan, prover: Prover) -> nn.Module:
     assert prover.decision is not None
-    return ModuleResizer(model, plan.graph, plan.subset).resized(prover.decision, model)
+    return _separate(model, ModuleResizer(model, plan.graph, plan.subset).resized(prover.decision))
 
 
-def _program(model: nn.Module, plan: PrunePlan) -> fx.GraphModule:
+def _batch(prover: Prover, args: tuple, kwargs: dict[str, Any]) -> tuple[Batch | None, str]:
+    try:
+        return prover.batch(args, kwargs), ""
+    except FixedBatch as error:
+        return None, str(error)
+
+
+def _program(model: nn.Module, plan: PrunePlan, batch: Batch | None) -> fx.GraphModule:
     resizer = ModuleResizer(model, plan.graph, plan.subset)
     weights = dict(model.state_dict(keep_vars=True))
-    return ProgramBuilder(plan.graph, plan.subset, weights, resizer.submodule).build().module()
+    return _separate(
+        model,
+        ProgramBuilder(plan.graph, plan.subset, weights, resizer.submodule, batch=batch).build().module(),
+    )
+
+
+def _separate(model: nn.Module, small: Any) -> Any:
+    """Copy the weights that a smaller network still shares with the original, but not those that were cut."""
+    theirs = {tensor.untyped_storage().data_ptr() for tensor in model.state_dict().values()}
+    own = (*small.parameters(), *small.buffers())
+    kept = {id(t): t for t in own if t.untyped_storage().data_ptr() not in theirs}
+    return copy.deepcopy(small, kept)
+
+
+def _advice(plan: PrunePlan) -> str:
+    within = [own.name for own in plan.pruned if own.factor.within]
+    return f" Keep the sizes within heads: prune_plan(..., exclude={within[:2]!r}, ...)." if within else ""
 
 
 def _take_over(model: nn.Module, small: nn.Module) -> None:

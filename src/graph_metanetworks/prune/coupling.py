@@ -19,8 +19,15 @@ ADDITIVE = frozenset(
     f"aten::{name}"
     for name in (
         *("mm", "bmm", "addmm", "baddbmm", "addbmm", "mv", "addmv", "dot", "convolution", "_trilinear"),
-        *("sum", "_grouped_mm", "linear", "matmul", "einsum", "slice", "select", "index", "index_select"),
-        *("split", "split_with_sizes", "unsafe_split", "unbind", "gather", "embedding", "copy"),
+        *("sum", "_grouped_mm", "linear", "matmul", "einsum"),
+    )
+)
+# operations that return some of the entries of a tensor, and add none
+CHOOSING = frozenset(
+    f"aten::{name}"
+    for name in (
+        *("slice", "select", "index", "index_select", "gather", "embedding", "copy"),
+        *("split", "split_with_sizes", "unsafe_split", "unsafe_split_with_sizes", "unbind"),
     )
 )
 SOFTMAX = frozenset(f"aten::{name}" for name in ("_softmax", "_log_softmax", "_safe_softmax", "cumsum"))
@@ -45,7 +52,7 @@ def _coupled(operation: Operation, axes: OperationAxes) -> set[Axis]:
         return set(_inner(axes.used[0][1], given["group"]))
     if name in SOFTMAX:
         return _along([axes.used[0][given["dim"]]])
-    if name in ADDITIVE or not axes.outputs:
+    if name in ADDITIVE | CHOOSING or not axes.outputs:
         return set()
     # what an elementwise operation reads is still there in its result
     return _along([dim for dims in axes.used for dim in dims]) - _along(

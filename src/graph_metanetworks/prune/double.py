@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -28,15 +28,18 @@ class Double:
         self.inputs = list(recording_of(graph).matched(self.args, self.kwargs).values())
         self._chosen: list[int] | None = None
 
-    def run(self, model: nn.Module, *, seed: int = 0) -> list[Tensor]:
-        """Return the outputs of a module on the example: those that were traced."""
+    def run(
+        self, model: nn.Module, *, seed: int = 0, given: tuple[tuple, dict[str, Any]] | None = None
+    ) -> list[Tensor]:
+        """Return the outputs of a module on the example, or another: those that were traced."""
+        args, kwargs = given or (self.args, self.kwargs)
         with exactly(seed):
-            found = tensors(model(*self.args, **self.kwargs))
+            found = tensors(model(*args, **kwargs))
         return found if self._chosen is None else [found[place] for place in self._chosen]
 
-    def run_program(self, program: Program) -> list[Tensor]:
+    def run_program(self, program: Program, inputs: Sequence[Tensor] | None = None) -> list[Tensor]:
         with exactly(0):
-            found = program.run(*self.inputs)
+            found = program.run(*(inputs or self.inputs))
         return list(found) if isinstance(found, tuple) else [found]
 
     @contextmanager
@@ -57,8 +60,8 @@ class Double:
         for name, value in weights.items():
             self.weights[name].data.copy_(value)
 
-    def choose_outputs(self, found: list[Tensor], traced: list[Tensor]) -> None:
-        """Remember which tensors of the module's result are the outputs of the graph."""
+    def choose_outputs(self, found: list[Tensor], traced: list[Tensor]) -> list[Tensor]:
+        """Return the outputs of the graph among those of the module, and remember which they are."""
         chosen = []
         for wanted in traced:
             places = [
@@ -73,6 +76,7 @@ class Double:
                 )
             chosen.append(places[0])
         self._chosen = chosen
+        return [found[place] for place in chosen]
 
 
 @contextmanager

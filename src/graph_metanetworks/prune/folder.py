@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,16 @@ from torch import Tensor, fx, nn
 from graph_metanetworks._version import __version__
 from graph_metanetworks.errors import PruneError
 from graph_metanetworks.prune.api import Pruning
+from graph_metanetworks.prune.batch import Batch, FixedBatch, enlarged
+from graph_metanetworks.prune.double import CLOSE
 from graph_metanetworks.prune.huggingface import save_configuration
 from graph_metanetworks.prune.listing import read, written
 from graph_metanetworks.prune.module import set_weight
-from graph_metanetworks.prune.program import Program, ProgramBuilder
+from graph_metanetworks.prune.program import Program, ProgramBuilder, recording_of
 from graph_metanetworks.storage.atomic import write_durably
+from graph_metanetworks.testing.function import difference
+from graph_metanetworks.trace.record.tape import tensors
+from graph_metanetworks.trace.record.untouched import untouched
 
 DESCRIPTION, WEIGHTS, PROGRAM, CONSTANTS = (
     "pruned.json",
@@ -108,7 +113,28 @@ def _program(small: nn.Module, pruning: Pruning) -> Program:
                 attributes[node.target] = small.get_submodule(node.target)
         return Program(small.graph, attributes, type(small).__name__)
     plan, state = pruning.plan, dict(small.state_dict(keep_vars=True))
-    return ProgramBuilder(plan.graph, plan.subset, state, small.get_submodule).build()
+    builder = ProgramBuilder(plan.graph, plan.subset, state, small.get_submodule)
+    return _of_any_batch(small, builder, *pruning.example) or builder.build()
+
+
+def _of_any_batch(small: nn.Module, builder: ProgramBuilder, args: tuple, kwargs: dict) -> Program | None:
+    """Build a program that takes any batch, if it computes what the module does with another one."""
+    recording = recording_of(builder.graph)
+    try:
+        batch = Batch.of(recording, small, args, kwargs)
+        program = replace(builder, batch=batch).build()
+    except FixedBatch:
+        return None
+    given, named = enlarged(batch.size, 2, args, kwargs)
+    inputs, _ = enlarged(batch.size, 2, tuple(recording.matched(args, kwargs).values()), {})
+    with untouched(small), torch.no_grad():
+        expected, found = tensors(small(*given, **named)), tensors(program.run(*inputs))
+    agrees = all(any(_are_close(own, other) for other in expected) for own in found)
+    return program if agrees else None
+
+
+def _are_close(own: Tensor, other: Tensor) -> bool:
+    return own.shape == other.shape and difference([other], [own]) < CLOSE
 
 
 def _rebuilt(

@@ -13,7 +13,13 @@ from torch._ops import OpOverload
 from graph_metanetworks.errors import PruneError
 from graph_metanetworks.prune.program import Program, check_number, flat
 
-FUNCTIONS = {"getitem": operator.getitem, "check_number": check_number, "flat": flat}
+FUNCTIONS = {
+    "getitem": operator.getitem,
+    "add": operator.add,
+    "mul": operator.mul,
+    "check_number": check_number,
+    "flat": flat,
+}
 NAMED = (torch.dtype, torch.layout, torch.memory_format)  # written as torch.float32, torch.strided, ...
 LAYERS = {"LSTM": nn.LSTM, "GRU": nn.GRU, "RNN": nn.RNN}
 LAYER_OPTIONS = ("input_size", "hidden_size", "num_layers", "bias", "batch_first", "bidirectional")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import singledispatch
+from functools import cached_property, singledispatch
 from typing import Any
 
 import torch
@@ -31,7 +31,10 @@ OWN_ARGUMENT, ARGUMENT, TENSOR = 10_000, 100, 1
 
 
 class ModuleResizer:
-    """Make smaller copies of a module; which integers in its attributes hold sizes is left to `variants`."""
+    """Make smaller copies of a module; `decide` finds out which integers in its attributes hold sizes.
+
+    The copies share the parameters that are cut with each other, and all others with the module.
+    """
 
     def __init__(self, model: nn.Module, graph: ParameterGraph, subset: Subset):
         self.model, self.graph, self.subset = model, graph, subset
@@ -43,7 +46,7 @@ class ModuleResizer:
 
     def submodule(self, path: str) -> nn.Module | None:
         """Return a resized copy of a submodule whose class is known."""
-        return self.resized({}, self.model).get_submodule(path)
+        return self.resized({}).get_submodule(path)
 
     def decide(self, run: Callable[[nn.Module], str]) -> tuple[Decision | None, str]:
         """Find values of attributes with which the resized module works; else None, and why.
@@ -58,19 +61,21 @@ class ModuleResizer:
         for _ in range(MOST_RUNS):
             if not failure:
                 return best, ""
-            for place, choice in _alternatives(best, options, path):
+            further, decision = (reached, path, failure), None
+            for place, choice in self._alternatives(best, options, path):
                 found = self._attempt({**best, place: choice}, run)
-                if not found[2] or found[0] > reached:
-                    best[place] = choice
-                    reached, path, failure = found
+                if not found[2] or found[0] > further[0]:
+                    further, decision = found, {**best, place: choice}
+                if not found[2]:
                     break
-            else:
+            if decision is None:
                 break
+            best, (reached, path, failure) = decision, further
         return None, first_failure
 
     def _attempt(self, decision: Decision, run: Callable[[nn.Module], str]) -> tuple[int, str, str]:
         """Return how many modules ran, in which one it failed, and why."""
-        small = self.resized(decision, self.model)
+        small = self.resized(decision)
         names = {id(module): name for name, module in small.named_modules()}
         running, finished = [""], 0
 
@@ -90,6 +95,24 @@ class ModuleResizer:
                 hook.remove()
         return finished, running[-1], failure
 
+    def _alternatives(
+        self, decision: Decision, options: Mapping[Place, int], path: str
+    ) -> list[tuple[Place, int]]:
+        """Return other values for the module that failed and those around it, the most doubtful first."""
+        around = [place for place in options if _is_around(place[0], _position(path))]
+        around.sort(key=lambda place: (-len(place[0]), self._evidence[place]))
+        return [(p, choice) for p in around for choice in range(options[p]) if choice != decision[p]]
+
+    @cached_property
+    def _evidence(self) -> Counter[Place]:
+        """How much speaks for the likeliest value of each attribute."""
+        found: Counter[Place] = Counter()
+        for path, module in self.model.named_modules():
+            for name, value in vars(module).items():
+                if type(value) is int and value in self.sizes.get(path, {}):
+                    found[_position(path), name] += self.sizes[path][value].most_common(1)[0][1]
+        return found
+
     def _options(self) -> dict[Place, int]:
         """Return how many values each attribute may have."""
         options: dict[Place, int] = {}
@@ -99,10 +122,15 @@ class ModuleResizer:
                 options[place] = max(options.get(place, 0), len(values))
         return options
 
-    def resized(self, decision: Decision, model: nn.Module) -> nn.Module:
-        """Return a smaller copy of a module, with the values of attributes that were decided on."""
-        small = copied(model)
-        self._replace_weights(small)
+    def resized(self, decision: Decision) -> nn.Module:
+        """Return a smaller copy of the module, with the values of attributes that were decided on."""
+        shared = {id(parameter): parameter for parameter in self.model.parameters()}
+        small = copied(self.model, {**shared, **self._cut})
+        dims = self.graph.symmetry.parameters
+        current = small.state_dict(keep_vars=True)
+        for name, value in self.model.state_dict(keep_vars=True).items():
+            if id(value) in self._cut and name in dims and current[name] is not self._cut[id(value)]:
+                set_weight(small, name, self._cut[id(value)])
         for path, module in small.named_modules():
             if _is_known(module):
                 update(module, self.changes.get(path, {}))
@@ -113,19 +141,17 @@ class ModuleResizer:
                     setattr(module, name, values[min(choice, len(values) - 1)])
         return small
 
-    # -------------------------------------------------------------- weights
-
-    def _replace_weights(self, small: nn.Module) -> None:
+    @cached_property
+    def _cut(self) -> dict[int, Tensor]:
+        """What is left of each tensor that loses something, by the id of the tensor: tied ones stay tied."""
         dims = self.graph.symmetry.parameters
-        made: dict[int, Tensor] = {}  # tied weights stay tied
-        for name, value in small.state_dict(keep_vars=True).items():
-            if name not in dims or not self.subset.cuts(dims[name]):
-                continue
-            if id(value) not in made:
-                cut = self.subset.cut(value.detach(), dims[name]).clone()
+        made: dict[int, Tensor] = {}
+        for name, value in self.model.state_dict(keep_vars=True).items():
+            if name in dims and self.subset.cuts(dims[name]) and id(value) not in made:
+                cut = self.subset.cut(value.detach(), dims[name])
                 is_parameter = isinstance(value, nn.Parameter)
                 made[id(value)] = nn.Parameter(cut, value.requires_grad) if is_parameter else cut
-            set_weight(small, name, made[id(value)])
+        return made
 
     # -------------------------------------------------------------- attributes
 
@@ -178,13 +204,6 @@ def _is_number(value: Any) -> bool:
 
 def _position(path: str) -> str:
     return ".".join("*" if part.isdigit() else part for part in path.split("."))
-
-
-def _alternatives(decision: Decision, options: Mapping[Place, int], path: str) -> list[tuple[Place, int]]:
-    """Return other values to try, for the module that failed and those around it, the innermost first."""
-    around = [place for place in options if _is_around(place[0], _position(path))]
-    around.sort(key=lambda place: -len(place[0]))
-    return [(p, choice) for p in around for choice in range(options[p]) if choice != decision[p]]
 
 
 def _is_around(outer: str, inner: str) -> bool:

@@ -127,7 +127,7 @@ def prune_plan(
     target: Literal["units", "parameters", "operations"] = "units",
     minimum: int | Mapping[str, int] = 1,
     multiple_of: int = 1,
-    exclude: Sequence[str] = (),
+    exclude: str | Sequence[str] = (),
     coupled: bool = True,
     loss: Loss | None = None,
     generator: torch.Generator | None = None,
@@ -157,6 +157,7 @@ def prune_plan(
         loss: a function from a network to its loss, whose gradients "taylor" and "gradient" read.
     """
     amounts = amount if isinstance(amount, Mapping) else {"*": amount}
+    exclude = [exclude] if isinstance(exclude, str) else exclude
     _check(amounts, minimum, multiple_of, scope, target)
     limits, coupling = Limits(graph), coupled_axes(graph)
     names = factor_names(graph)
@@ -270,6 +271,8 @@ def _scores(
             continue
         shape = [*(parent.size for parent in ordered_parents(axis)), axis.size]
         own = torch.as_tensor(importance[name]).detach().double().cpu()
+        if bool(own.isnan().any()):
+            raise PruneError(f"some scores of '{name}' are NaN, so its units cannot be ranked.")
         if list(own.shape) not in (shape, shape[-1:]):
             raise PruneError(
                 f"the scores of '{name}' have shape {list(own.shape)}, but it has {shape[-1]} units: "
@@ -305,12 +308,12 @@ def _check_patterns(names: Mapping[Axis, str], factors: Sequence[Factor], patter
 
 def _check(amounts: Mapping[str, float], minimum: Any, multiple_of: int, scope: str, target: str) -> None:
     for share in amounts.values():
-        if not 0 <= share < 1:
+        if not isinstance(share, int | float) or not 0 <= share < 1:
             raise PruneError(
-                f"amount={share} is not a share between 0 and 1: 0.5 removes half, and 1 would leave nothing."
+                f"amount={share!r} is not a share between 0 and 1: 0.5 removes half, 1 would leave nothing."
             )
     least = minimum.values() if isinstance(minimum, Mapping) else [minimum]
-    if any(number < 1 for number in least) or multiple_of < 1:
+    if not all(isinstance(number, int) and number >= 1 for number in (*least, multiple_of)):
         raise PruneError("minimum and multiple_of are numbers of units, and at least 1.")
     if scope not in ("factor", "global"):
         raise PruneError(f"scope={scope!r} is neither 'factor' nor 'global'.")

@@ -14,8 +14,9 @@ from torch.utils._pytree import tree_map
 
 from graph_metanetworks.errors import PruneError
 from graph_metanetworks.graph.parameter_graph import ParameterGraph
+from graph_metanetworks.prune.batch import Batch, FixedBatch
 from graph_metanetworks.prune.resize import described, resized
-from graph_metanetworks.symmetry.axes import Dim
+from graph_metanetworks.symmetry.axes import Dim, leaves
 from graph_metanetworks.symmetry.subsets import Ragged, Subset
 from graph_metanetworks.trace.interpret.interpreter import OperationAxes
 from graph_metanetworks.trace.record.tape import Operation, TensorRef, refs, tensors
@@ -79,6 +80,7 @@ class ProgramBuilder:
     weights: Mapping[str, Tensor]
     module: Callable[[str], nn.Module | None] = lambda path: None
     double: bool = False
+    batch: Batch | None = None  # if the program takes batches of any size
     changes: list[tuple[Operation, dict[str, Any]]] = field(default_factory=list)
 
     def build(self) -> Program:
@@ -95,6 +97,9 @@ class ProgramBuilder:
         for key, entry in self.recording.inputs.items():
             node = self._made.placeholder(_identifier(entry.names[0]))
             self._nodes[key] = node
+        if self.batch is not None:
+            size = self._made.call_function(torch.ops.aten.sym_size.int, (self._nodes[self.batch.input], 0))
+            self._size = self.batch.expression(self._made, size)
         steps = zip(self.recording.operations, self.recording.axes, strict=True)
         for number, (operation, axes) in enumerate(steps):
             self._number = number
@@ -119,6 +124,8 @@ class ProgramBuilder:
         func, changed = resized(operation, axes, self.subset)
         if changed:
             self.changes.append((operation, changed))
+        if self.batch is not None and isinstance(operation.func, torch._ops.OpOverload):
+            changed = {**changed, **self.batch.numbers(operation, changed, self._size)}
         given = iter([self._fitted(operation, axes, place) for place in range(len(operation.inputs))])
         args, kwargs = tree_map(
             lambda leaf: next(given) if isinstance(leaf, TensorRef) else self._plain(leaf),
@@ -176,7 +183,7 @@ class ProgramBuilder:
         is_dynamic = isinstance(operation.func, torch._ops.OpOverload) and (
             torch.Tag.dynamic_output_shape in operation.func.tags
         )
-        if axes.outputs and not is_dynamic:
+        if axes.outputs and not is_dynamic and self.batch is None:
             node.meta["shapes"] = [
                 self.subset.shape(dims) if ref.key in self._read else None
                 for ref, dims in zip(refs(operation.outputs), axes.outputs, strict=True)
@@ -192,6 +199,9 @@ class ProgramBuilder:
             new = self.subset.size(fresh)
             if self.subset.size(own) == new:
                 continue
+            if self.batch is not None and self.batch.is_along(operation, place, dim):
+                node = self._fitted_within(node, given, used, dim)
+                continue
             indices = self.subset.fitting(own, fresh)
             if indices == list(range(new)):
                 node = self._made.call_function(torch.ops.aten.slice.Tensor, (node, dim, 0, new))
@@ -199,6 +209,19 @@ class ProgramBuilder:
                 index = self._constant(torch.tensor(indices, device="cpu"))
                 node = self._made.call_function(torch.ops.aten.index_select.default, (node, dim, index))
         return node
+
+    def _fitted_within(self, node: fx.Node, given: Sequence[Dim], used: Sequence[Dim], dim: int) -> fx.Node:
+        """Fit a first dimension that starts with the batch, by what comes after the batch."""
+        assert self.batch is not None
+        own, fresh = leaves(given[dim]), leaves(used[dim])
+        if dim != 0 or not own or not fresh or {own[0].size, fresh[0].size} != {self.batch.size}:
+            raise FixedBatch("a constant is fitted along the batch")
+        rest = [self.subset.size(other) for other in given[1:]]
+        parts = (node, [-1, self.subset.size(own[1:]), *rest])
+        index = self._constant(torch.tensor(self.subset.fitting(own[1:], fresh[1:]), device="cpu"))
+        apart = self._made.call_function(torch.ops.aten.reshape.default, parts)
+        chosen = self._made.call_function(torch.ops.aten.index_select.default, (apart, 1, index))
+        return self._made.call_function(torch.ops.aten.reshape.default, (chosen, [-1, *rest]))
 
     def _node(self, key: int, dims: Sequence[Dim] = ()) -> fx.Node:
         constants = self.recording.constants

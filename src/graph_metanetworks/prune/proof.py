@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,9 +12,12 @@ from torch import Tensor, fx, nn
 from torch.utils._pytree import tree_leaves
 
 from graph_metanetworks.errors import PruneError
+from graph_metanetworks.prune.batch import Batch, FixedBatch, enlarged
+from graph_metanetworks.prune.coupling import CHOOSING
 from graph_metanetworks.prune.double import Double, exactly
+from graph_metanetworks.prune.limits import Limits
 from graph_metanetworks.prune.module import Decision, ModuleResizer
-from graph_metanetworks.prune.plan import PrunePlan
+from graph_metanetworks.prune.plan import PlannedFactor, PrunePlan
 from graph_metanetworks.prune.program import CheckedRun, Program, ProgramBuilder, recording_of
 from graph_metanetworks.prune.resize import described
 from graph_metanetworks.prune.zeroed import disturbed, zeroed
@@ -22,9 +25,12 @@ from graph_metanetworks.symmetry.axes import variables
 from graph_metanetworks.symmetry.subsets import Subset
 from graph_metanetworks.testing.function import difference
 from graph_metanetworks.trace.interpret.interpreter import OperationAxes
+from graph_metanetworks.trace.interpret.registry import functional_name
 from graph_metanetworks.trace.replay import Recording
 
 TOLERANCE = 1e-9  # relative
+# what stays, weights with zeros for what goes, and what the whole network computes with them
+Removal = tuple[Subset, dict[str, Tensor], list[Tensor]]
 
 
 @dataclass(frozen=True)
@@ -54,7 +60,7 @@ class SummedUnits(CheckedRun):
         self.recording, self.subset, self.found = recording, subset, False
 
     def run_node(self, n: fx.Node) -> Any:
-        if "number" in n.meta and not self.found:
+        if "number" in n.meta and not self.found and _may_add(n.target):
             args, kwargs = self.fetch_args_kwargs_from_env(n)
             axes = self.recording.axes[n.meta["number"]]
             self.found = self._adds(axes, [t for t in tree_leaves((args, kwargs)) if isinstance(t, Tensor)])
@@ -62,16 +68,21 @@ class SummedUnits(CheckedRun):
 
     def _adds(self, axes: OperationAxes, operands: list[Tensor]) -> bool:
         left = {axis for dims in axes.outputs for dim in dims for axis in variables(dim)}
-        for axis in self.subset.kept:
+        used = {axis for dims in axes.used for dim in dims for axis in variables(dim)}
+        for axis in (used - left).intersection(self.subset.kept):
             own = self.subset.restricted([axis])
-            carrying = [
-                (value, dims) for value, dims in zip(operands, axes.used, strict=False) if own.cuts(dims)
-            ]
-            if axis not in left and carrying:
-                terms = [bool(value[~own.mask(dims)].any()) for value, dims in carrying]
-                if all(terms):
-                    return True
+            carrying = [(t, dims) for t, dims in zip(operands, axes.used, strict=False) if own.cuts(dims)]
+            if carrying and all(bool(value[~own.mask(dims)].any()) for value, dims in carrying):
+                return True
         return False
+
+
+def _first(outputs: list[Tensor], count: int) -> list[Tensor]:
+    return [output[:count] if output.ndim else output for output in outputs]
+
+
+def _may_add(target: Any) -> bool:
+    return not (isinstance(target, torch._ops.OpOverload) and functional_name(target) in CHOOSING)
 
 
 @dataclass(eq=False)
@@ -102,20 +113,48 @@ class Prover:
         except PruneError as error:
             self.refusal = str(error)
             return
-        self.double.choose_outputs(first, traced)
-        self.tolerance = max(TOLERANCE, 10 * difference(traced, self.double.run(self.double.model)))
+        self.tolerance = max(TOLERANCE, 10 * difference(traced, self.double.choose_outputs(first, traced)))
 
     @cached_property
     def unpruned(self) -> Program:
         """The recorded operations as they are, with the weights of the copy in float64."""
         return self.program(Subset({}), self.double.weights)
 
-    def program(self, subset: Subset, weights: Mapping[str, Any]) -> Program:
+    def program(self, subset: Subset, weights: Mapping[str, Any], batch: Batch | None = None) -> Program:
         def submodule(path: str) -> nn.Module | None:
-            return ModuleResizer(self.double.model, self.double.graph, subset).submodule(path)
+            with self.double.holding(weights):
+                return ModuleResizer(self.double.model, self.double.graph, subset).submodule(path)
 
-        with self.double.holding(weights):
-            return ProgramBuilder(self.double.graph, subset, weights, submodule, double=True).build()
+        builder = ProgramBuilder(self.double.graph, subset, weights, submodule, double=True, batch=batch)
+        return builder.build()
+
+    def batch(self, args: tuple, kwargs: dict[str, Any]) -> Batch:
+        """Find out how the operations depend on the number of examples; checked with two examples more."""
+        graph, double = self.double.graph, self.double
+        batch = Batch.of(recording_of(graph), self.model, args, kwargs)
+        given, named = enlarged(batch.size, 2, double.args, double.kwargs)
+        inputs = enlarged(batch.size, 2, tuple(double.inputs), {})[0]
+        whole, small = (
+            self.program(subset, double.weights, batch) for subset in (Subset({}), self.plan.subset)
+        )
+        try:
+            found = double.run_program(whole, inputs)
+            left = double.run_program(small, inputs)
+        except PruneError as error:
+            raise FixedBatch(f"with two examples more, {error}") from error
+        expected = double.run(double.model, given=(given, named))
+        if difference(expected, found) > self.tolerance:
+            raise FixedBatch("with two examples more, its operations compute something else")
+        pruned = self.pruned or []
+        independent = difference(double.run(double.model), _first(expected, batch.size)) <= self.tolerance
+        if independent and difference(pruned, _first(left, batch.size)) > self.tolerance:
+            raise FixedBatch("with two examples more, what is left computes something else")
+        return batch
+
+    def unpruned_with(self, weights: Mapping[str, Any]) -> Program:
+        """Return the recorded operations as they are, with other weights."""
+        own = {name: weights.get(name, value) for name, value in self.unpruned.attributes.items()}
+        return replace(self.unpruned, attributes=own)
 
     # -------------------------------------------------------------- the pruned network
 
@@ -143,7 +182,10 @@ class Prover:
             error = agreements[-1]
             if error is None or error <= self.tolerance:
                 return ""
-            return f"its outputs differ from those of the program by {error:.0e} (relative)"
+            return (
+                f"its outputs differ from those of the program by {error:.0e} (relative). Perhaps its code "
+                "computes a number from a size, such as the scale of attention."
+            )
 
         resizer = ModuleResizer(self.double.model, self.double.graph, self.plan.subset)
         self.decision, self.module_failure = resizer.decide(run)
@@ -163,13 +205,13 @@ class Prover:
             return self.double.run_program(self.program(subset, weights))
         with self.double.holding(weights):
             resizer = ModuleResizer(self.double.model, self.double.graph, subset)
-            return self.double.run(resizer.resized(self.decision or {}, self.double.model))
+            return self.double.run(resizer.resized(self.decision or {}))
 
     def unpruned_outputs(self, weights: Mapping[str, Any]) -> list[Tensor]:
+        if not self.refusal:
+            return self.double.run_program(self.unpruned_with(weights))
         with self.double.holding(weights):
-            if self.refusal:
-                return self.double.run(self.double.model)
-            return self.double.run_program(self.unpruned)
+            return self.double.run(self.double.model)
 
     # -------------------------------------------------------------- proofs
 
@@ -178,35 +220,44 @@ class Prover:
         pruned = self.plan.pruned
         free = [own for own in pruned if not own.coupled]
         coupled = [own for own in pruned if own.coupled]
-        if free and not self._has_no_influence([own.axis for own in free]):
-            still = [own for own in free if self._has_no_influence([own.axis])]
-            coupled += [own for own in free if own not in still]
-            free = still if still and self._has_no_influence([own.axis for own in still]) else []
+        removed = self._without_influence(free)
+        if removed is None:
+            free = self._with_equal_parts([own for own in free if self._without_influence([own])])
+            removed = self._without_influence(free)
+            free = free if removed else []
+            coupled += [own for own in pruned if own not in (*free, *coupled)]
         self.factors = tuple(own.name for own in free), tuple(own.name for own in coupled)
-        if not free:
+        if removed is None or not free:
             return None
-        subset = self.plan.subset.restricted([own.axis for own in free])
-        weights = zeroed(self.double.graph, subset, self.double.weights)
-        error = difference(self.unpruned_outputs(weights), self.outputs(subset, weights))
+        subset, weights, expected = removed
+        error = difference(expected, self.outputs(subset, weights))
         if not error <= TOLERANCE:
             raise PruneError(self._where(subset, weights, error))
         return error
 
-    def _has_no_influence(self, axes: list) -> bool:
-        """Return whether the network ignores units whose outgoing weights are zero, whatever comes in."""
-        subset = self.plan.subset.restricted(axes)
+    def _without_influence(self, factors: Sequence[PlannedFactor]) -> Removal | None:
+        """Set the outgoing weights of units to zero; None if the network still depends on the units."""
+        subset = self.plan.subset.restricted([own.axis for own in factors])
         weights = zeroed(self.double.graph, subset, self.double.weights)
-        if not self.refusal and self._adds_something(subset, weights):
-            return False
+        expected = self.unpruned_outputs(weights) if self.refusal else self._unless_added(subset, weights)
+        if expected is None:
+            return None
         others = disturbed(self.double.graph, subset, weights, torch.Generator().manual_seed(0))
-        return difference(self.unpruned_outputs(weights), self.unpruned_outputs(others)) <= TOLERANCE
+        same = difference(expected, self.unpruned_outputs(others)) <= TOLERANCE
+        return (subset, weights, expected) if same else None
 
-    def _adds_something(self, subset: Subset, weights: Mapping[str, Any]) -> bool:
-        """Return whether some sum over units has a term of a unit to be removed that is not zero."""
-        with self.double.holding(weights), exactly(0):
-            run = SummedUnits(self.unpruned, recording_of(self.double.graph), subset)
-            run.run(*self.double.inputs)
-        return run.found
+    def _with_equal_parts(self, factors: list[PlannedFactor]) -> list[PlannedFactor]:
+        """Leave out factors that need the size of others, unless all of them are given."""
+        limits, axes = Limits(self.double.graph), {own.axis for own in factors}
+        cut = set(self.plan.subset.kept)
+        return [own for own in factors if cut.intersection(limits.tied(own.axis)) <= axes]
+
+    def _unless_added(self, subset: Subset, weights: Mapping[str, Any]) -> list[Tensor] | None:
+        """Return the outputs; None if a sum over units has a term that is not zero of one to be removed."""
+        with exactly(0):
+            run = SummedUnits(self.unpruned_with(weights), recording_of(self.double.graph), subset)
+            found = run.run(*self.double.inputs)
+        return None if run.found else list(found) if isinstance(found, tuple) else [found]
 
     def commutes(self) -> float:
         """Prune a permuted copy by the permuted plan, which is the same function."""

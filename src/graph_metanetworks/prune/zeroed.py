@@ -31,8 +31,8 @@ def zeroed(graph: ParameterGraph, subset: Subset, weights: Mapping[str, Any]) ->
             continue
         assert block.elements is not None
         flat = result[block.parameter].reshape(-1)
-        values = block.elements.view(flat).masked_fill(leaving.to(flat.device), 0)
-        block.elements.write(flat, values)
+        own = block.elements.view(flat)  # of the tensor itself, or a list of its elements
+        block.elements.write(flat, own.masked_fill_(leaving.to(flat.device), 0))
         outgoing.add(block.parameter)
     for axis in subset.kept:
         places = {name for name, dims in graph.symmetry.parameters.items() if _along(axis, dims)}
@@ -49,10 +49,12 @@ def disturbed(
     """Return the weights with other values wherever a unit to be removed has a weight that is not zero."""
     result = {}
     for name in _moved(graph, subset):
-        own = weights[name].detach().clone()
-        removed = ~subset.mask(graph.symmetry.parameters[name]) & (own != 0)
-        factors = torch.rand(own.shape, generator=generator, dtype=own.dtype) + 0.5
-        result[name] = torch.where(removed, own * factors, own)
+        own = weights[name].detach()
+        moved = own
+        for dim, length in enumerate(own.shape):
+            factors = torch.rand(length, generator=generator, dtype=own.dtype) + 0.5
+            moved = moved * factors.view([-1 if d == dim else 1 for d in range(own.dim())])
+        result[name] = torch.where(subset.mask(graph.symmetry.parameters[name]), own, moved)
     return _with_ties(graph, weights, result)
 
 

@@ -83,7 +83,14 @@ def moved_parameters(graph: ParameterGraph, automorphism: Automorphism) -> list[
 
 
 def in_double(model: nn.Module, args: tuple, kwargs: dict) -> tuple[nn.Module, tuple, dict]:
-    double = copied(model).double().eval()
+    weights = {
+        id(parameter): nn.Parameter(parameter.detach().double(), parameter.requires_grad)
+        for parameter in model.parameters()
+        if type(parameter) is nn.Parameter
+        and parameter.is_floating_point()
+        and parameter.dtype != torch.float64
+    }
+    double = copied(model, weights).double().eval()
 
     def convert(tensor: Tensor) -> Tensor:
         return tensor.double() if tensor.is_floating_point() else tensor
@@ -91,11 +98,15 @@ def in_double(model: nn.Module, args: tuple, kwargs: dict) -> tuple[nn.Module, t
     return double, *tree_map_only(Tensor, convert, (args, kwargs))
 
 
-def copied(model: nn.Module) -> nn.Module:
-    """Return a deep copy. Weights that hooks of `prune` or `weight_norm` computed are detached first."""
+def copied(model: nn.Module, replaced: Mapping[int, Any] | None = None) -> nn.Module:
+    """Return a deep copy, with other objects instead of those whose ids are given.
+
+    Weights that hooks of `prune` or `weight_norm` computed are detached first.
+    """
     attributes = [value for module in model.modules() for value in vars(module).values()]
     computed = [value for value in attributes if isinstance(value, Tensor) and not value.is_leaf]
-    return copy.deepcopy(model, {id(tensor): tensor.detach().clone() for tensor in computed})
+    detached = {id(tensor): tensor.detach().clone() for tensor in computed}
+    return copy.deepcopy(model, {**detached, **(replaced or {})})
 
 
 def outputs(model: nn.Module, weights: Mapping[str, Tensor], args, kwargs) -> list[Tensor]:

@@ -7,6 +7,7 @@ positions and index tables that do not depend on weights keep their values.
 
 from __future__ import annotations
 
+import copyreg
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -114,6 +115,17 @@ class Operation:
             self.location,
             self.body,
         )
+
+
+def _named_format(name: str) -> torch.memory_format:
+    return getattr(torch, name)
+
+
+def _reduced(value: torch.memory_format) -> tuple:
+    return _named_format, (str(value).removeprefix("torch."),)
+
+
+copyreg.pickle(torch.memory_format, _reduced)  # PyTorch's own way fails with the protocol of torch.save
 
 
 @dataclass(frozen=True, slots=True)
