@@ -1,5 +1,6 @@
 """The experiment's parts: spreads, rivals, probes, refusals."""
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -9,7 +10,15 @@ import pytest
 import torch
 
 from graph_metanetworks.errors import TaskError
-from graph_metanetworks.experiments import Cell, Grid, Refused, Results, run_grid, write_report
+from graph_metanetworks.experiments import (
+    Cell,
+    Grid,
+    Refused,
+    Results,
+    allowed_settings,
+    run_grid,
+    write_report,
+)
 from graph_metanetworks.experiments.accuracy import figures
 from graph_metanetworks.experiments.accuracy.rivals import (
     as_features,
@@ -86,6 +95,20 @@ def test_grids_are_checked() -> None:
     assert len(list(Grid(Accuracy(), methods=("gmn", "dmc"), settings=("50", "ood"), seeds=3).cells())) == 12
     with pytest.raises(TaskError, match="at least one method"):
         Grid(Accuracy(), seeds=0)
+
+
+def test_settings_that_a_zoo_does_not_allow(tmp_path: Path) -> None:
+    """Small CNNs have one hidden size, and published files do not say which."""
+    data = labelled(scaled_zoo(tmp_path, 60))
+    grid = Grid(Accuracy(), settings=("50", "ood", "5"))
+    assert allowed_settings(grid, data) == (("50", "ood", "5"), [])
+    table = data.networks.zoo.table.drop_columns(["hidden"])
+    data.networks.zoo.__dict__["table"] = table
+    allowed, refused = allowed_settings(grid, data)
+    assert allowed == ("50", "5")
+    assert len(refused) == 1 and "splits by the column 'hidden', which this zoo lacks" in refused[0]
+    with pytest.raises(TaskError, match="which this zoo lacks"):
+        allowed_settings(replace(grid, settings=("ood",)), data)
 
 
 def test_rivals_know_hyper_parameters_and_losses_only(tmp_path: Path) -> None:

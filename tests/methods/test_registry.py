@@ -1,6 +1,7 @@
 """Methods by name: their sizes, and what training needs of each."""
 
 from collections import Counter
+from functools import cache
 
 import pytest
 import torch
@@ -16,14 +17,31 @@ from support.scaled_networks import HIDDEN, Config, ScaledNetworks
 by_gradient = pytest.mark.parametrize("name", [name for name, m in METHODS.items() if m.by_gradient])
 
 
-@pytest.fixture(scope="module")
-def batch() -> gmn.Batch:
+CHAINS = ("nfn-np", "nfn-hnp", "nfn-pt", "nft", "dws")
+ONE_ARCHITECTURE = ("mlp", "transformer", "inr2vec")
+
+
+@cache
+def networks(*families: str) -> gmn.Batch:
     """Two networks of each architecture of a small zoo."""
     recipe = ScaledNetworks()
-    configs = [Config(family, width, 0.5, 0.5) for family, widths in HIDDEN.items() for width in widths]
+    configs = [Config(family, width, 0.5, 0.5) for family in families for width in HIDDEN[family]]
     graphs = [gmn.trace(recipe.build(config), *recipe.example(config)) for config in configs]
     trained = [recipe.train([config] * 2, [0, 1], lambda share: None) for config in configs]
     return gmn.collate([(g, own.state_dict) for g, pair in zip(graphs, trained, strict=True) for own in pair])
+
+
+def plain_mlps() -> gmn.Batch:
+    model = nn.Sequential(nn.Linear(2, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 1))
+    return gmn.collate([(gmn.trace(model, torch.zeros(1, 2)), model.state_dict())] * 4)
+
+
+@pytest.fixture
+def batch(name: str) -> gmn.Batch:
+    """What a method takes: those on chains take networks of one depth, some only one architecture."""
+    if name in ONE_ARCHITECTURE:
+        return plain_mlps()
+    return networks("shallow") if name in CHAINS else networks(*HIDDEN)
 
 
 def made(name: str, size: str, batch: gmn.Batch, **output) -> nn.Module:
@@ -49,6 +67,10 @@ def test_sizes_are_near_their_budget(name: str, size: str, batch: gmn.Batch) -> 
 def test_every_parameter_has_a_gradient_whatever_the_batch(name: str, batch: gmn.Batch) -> None:
     """Processes that train together wait for the gradients of all parameters."""
     model = fitted(name, "small", batch)
+    if name in (*CHAINS, *ONE_ARCHITECTURE):  # all batches have the same layers
+        model(batch).sum().backward()
+        assert all(parameter.grad is not None for parameter in model.parameters())
+        return
     inputs, outputs = (
         next(group.size for group in batch.graphs[0].groups if group.kind == kind)
         for kind in ("input", "output")

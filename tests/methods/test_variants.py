@@ -147,7 +147,9 @@ def test_names() -> None:
         base.strategy,
     )
     assert list(method.sizes) == list(base.sizes)
-    with pytest.raises(TaskError, match=r"no modifier 'sign'; choose from \+scales, \+signs, \+permuted, \+aligned"):
+    with pytest.raises(
+        TaskError, match=r"no modifier 'sign'; choose from \+scales, \+signs, \+permuted, \+aligned"
+    ):
         find_method("gmn+sign")
     with pytest.raises(TaskError, match=r"gmn\+signs\+signs has \+signs twice"):
         find_method("gmn+signs+signs")

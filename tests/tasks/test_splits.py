@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graph_metanetworks.errors import TaskError
+from graph_metanetworks.tasks.grouped_splits import GroupedSetting
 from graph_metanetworks.tasks.splits import Setting
 
 
@@ -19,7 +20,11 @@ def table(count: int) -> pa.Table:
     return pa.table({"family": families, "hidden": hidden})
 
 
-@given(st.integers(80, 400), st.sampled_from(["50", "5", "80", "12.5", "ood", "ladder"]), st.integers(0, 9))
+@given(
+    st.integers(80, 400),
+    st.sampled_from(["50", "5", "80", "12.5", "ood", "ladder", "family!=vit", "hidden!=32"]),
+    st.integers(0, 9),
+)
 def test_parts_share_nothing(count: int, name: str, seed: int) -> None:
     usable = np.random.default_rng(seed).random(count) < 0.9
     parts = Setting.parse(name).split(table(count), usable, seed).parts()
@@ -59,6 +64,28 @@ def test_the_ladder_holds_out_small_networks_too() -> None:
     assert np.array_equal(np.setdiff1d(ladder.test, held_out), ood.test)
 
 
+@given(st.sampled_from([("family", "vit"), ("hidden", "32")]), st.integers(0, 9))
+def test_what_is_left_out_is_tested_only(left_out: tuple[str, str], seed: int) -> None:
+    known, everything = table(400), np.ones(400, dtype=bool)
+    column, value = left_out
+    values = np.array([str(one) for one in known[column].to_pylist()])
+    split = Setting.parse(f"{column}!={value}").split(known, everything, seed)
+    assert value not in values[np.concatenate([split.train, split.validation])]
+    assert set(np.flatnonzero(values == value)) <= set(split.test.tolist())
+    others = values[split.test] != value
+    assert others.sum() == (values != value).sum() // 4
+
+
+def test_what_is_left_out_must_be_there_with_others() -> None:
+    known, everything = table(100), np.ones(100, dtype=bool)
+    with pytest.raises(TaskError, match=r"family!=resnet needs networks .* this zoo has cnn, vit\."):
+        Setting.parse("family!=resnet").split(known, everything, 0)
+    with pytest.raises(TaskError, match="this zoo has cnn"):  # nothing is left to train on
+        Setting.parse("family!=cnn").split(known, np.array(known["family"]) == "cnn", 0)
+    with pytest.raises(TaskError, match="column 'kind', which this zoo lacks"):
+        Setting.parse("kind!=hash").split(known, everything, 0)
+
+
 def test_seeds_give_other_splits() -> None:
     usable = np.ones(200, dtype=bool)
     first, again, other = (Setting.parse("50").split(table(200), usable, seed) for seed in (0, 0, 1))
@@ -73,7 +100,9 @@ def test_ood_needs_several_sizes() -> None:
         Setting.parse("ood").split(one.drop_columns(["hidden"]), np.ones(90, dtype=bool), 0)
 
 
-@pytest.mark.parametrize("name", ["0", "100", "half", "-5", ""])
+@pytest.mark.parametrize(
+    "name", ["0", "100", "half", "-5", "", "kind!=", "!=hash", "kind=hash", "kind!=../up"]
+)
 def test_unknown_settings(name: str) -> None:
     with pytest.raises(TaskError, match="there is no setting"):
         Setting.parse(name)
@@ -82,3 +111,25 @@ def test_unknown_settings(name: str) -> None:
 def test_too_few_networks() -> None:
     with pytest.raises(TaskError, match="9 networks are too few for the setting 5"):
         Setting.parse("5").split(table(9), np.ones(9, dtype=bool), 0)
+
+
+def test_what_is_left_out_of_a_zoo_with_a_split_of_its_own() -> None:
+    count = 300
+    known = pa.table(
+        {
+            "image": np.arange(count) // 3,
+            "kind": ["siren", "grid", "hash"] * (count // 3),
+            "split": ["train"] * 210 + ["test"] * 90,
+        }
+    )
+    everything = np.ones(count, dtype=bool)
+    own, without = (
+        GroupedSetting.of(name, "image").split(known, everything, 0) for name in ("own", "kind!=hash")
+    )
+    hashed = np.arange(count) % 3 == 2
+    assert np.array_equal(without.test, own.test)
+    for part in ("train", "validation"):
+        expected = own.parts()[part]
+        assert np.array_equal(without.parts()[part], expected[~hashed[expected]])
+    with pytest.raises(TaskError, match="no setting 'ood' here"):
+        GroupedSetting.of("ood", "image")

@@ -55,6 +55,8 @@ WITHOUT_CONSTANTS = {
     "grid-triplane",
     "grid-hash",
     "grid-hash-declared",
+    "octree-corners",
+    "octree-cells",
     "hf-gpt-neox",
     "hf-llama",
     "hf-llama-eager-attention",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -31,8 +32,12 @@ def _command(reference: str, kind: type[Task[Any]]) -> Callable[..., None]:
             kind.methods
         ),
         settings: Annotated[
-            str, typer.Option(help="Percentages to train on, and ood; separated by commas.")
-        ] = ",".join(kind.settings),
+            str | None,
+            typer.Option(
+                help="Percentages to train on, and ood; separated by commas. By default those of the task "
+                "that the zoo allows."
+            ),
+        ] = None,
         seeds: Annotated[int, typer.Option(min=1, help="Runs of each method in each setting.")] = 5,
         tune: Annotated[
             bool, typer.Option("--tune", help="Choose learning rates on validation, as the paper does.")
@@ -44,15 +49,26 @@ def _command(reference: str, kind: type[Task[Any]]) -> Callable[..., None]:
         folder = out or Path("experiments") / kind.name
         with friendly_errors(debug=debug), resumable(folder):
             with optional_imports():  # it imports matplotlib
-                from graph_metanetworks.experiments import Grid, Results, run_grid, write_report
+                from graph_metanetworks.experiments import (
+                    Grid,
+                    Results,
+                    allowed_settings,
+                    run_grid,
+                    write_report,
+                )
             grid = Grid(
                 make_task(reference, values_of(kind.options_class, values)),
                 methods=tuple(map(absolute, methods.split(","))),
-                settings=tuple(settings.split(",")),
+                settings=tuple(settings.split(",")) if settings else (),
                 seeds=seeds,
                 tuned=tune,
             )
             data = open_data(grid.task, zoo, quiet=quiet)
+            if settings is None:
+                allowed, refused = allowed_settings(grid, data)
+                grid = replace(grid, settings=allowed)
+                for reason in refused:
+                    say(f"left out: {reason}", "yellow")
             folder.mkdir(parents=True, exist_ok=True)
             results = Results(grid, folder, run_grid(data, grid, folder, Machine(quiet=quiet)))
             results.write()

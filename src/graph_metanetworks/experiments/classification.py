@@ -10,6 +10,7 @@ import numpy as np
 
 from graph_metanetworks.experiments.grid import Cell
 from graph_metanetworks.experiments.report.figures import as_image, label, new_figure
+from graph_metanetworks.experiments.report.groups import group_sections
 from graph_metanetworks.experiments.report.page import Section, html_table, paragraph
 from graph_metanetworks.experiments.results import DASH, Results
 from graph_metanetworks.table import Table
@@ -46,7 +47,12 @@ def classification_sections(results: Results, data: TaskData) -> list[Section]:
         Section("Confusion", _confusion(matrices, classes) + note),
         Section("Classes", html_table(by_class(matrices, classes)) + note),
         Section("Misread", _misread(name, reads, classes, data)),
+        *group_sections(results, data.networks.zoo.table, {"accuracy": _accuracy}),
     ]
+
+
+def _accuracy(predicted: np.ndarray, true: np.ndarray) -> float:
+    return float(np.mean(predicted == true))
 
 
 def read_tests(results: Results, cell: Cell) -> list[Read]:

@@ -69,6 +69,20 @@ class Grid:
         )
 
 
+def allowed_settings(grid: Grid, data: TaskData) -> tuple[tuple[str, ...], list[str]]:
+    """Return the settings that the zoo allows, and why it does not allow the others."""
+    allowed, refused = [], []
+    for setting in grid.settings:
+        try:
+            grid.task.split(data, setting, 0)
+            allowed.append(setting)
+        except TaskError as error:
+            refused.append(str(error))
+    if not allowed:
+        raise TaskError(refused[0])
+    return tuple(allowed), refused
+
+
 @dataclass(frozen=True)
 class Refused:
     """A run without a result: its method cannot take the networks of a setting, or training diverged."""

@@ -8,6 +8,7 @@ the tests take it from this list.
 
 from __future__ import annotations
 
+from functools import partial
 from math import prod
 
 import torch
@@ -16,8 +17,22 @@ from graph_metanetworks.errors import TaskError, UnsupportedNetwork
 from graph_metanetworks.lookup import UnknownTarget, find_object
 from graph_metanetworks.methods.method import Method, Output
 from graph_metanetworks.methods.variants import MODIFIERS_HELP, split_name, variant
-from graph_metanetworks.nn.baselines import DMC, ProbedStatNN, StatNN, WeightSet
+from graph_metanetworks.nn.baselines import (
+    DMC,
+    Dws,
+    FlatMlp,
+    Inr2Vec,
+    NeuronTransformer,
+    NfnHnp,
+    NfnNp,
+    NfnPt,
+    Nft,
+    ProbedStatNN,
+    StatNN,
+    WeightSet,
+)
 from graph_metanetworks.nn.baselines.boosting import BoostedStatNN
+from graph_metanetworks.nn.baselines.chain_model import ChainModel
 from graph_metanetworks.nn.grit import Grit
 from graph_metanetworks.nn.metanetwork import GraphMetanetwork
 from graph_metanetworks.nn.probes import Probes
@@ -46,6 +61,22 @@ def _probes(output: Output, name: str) -> Probes:
     low, high = output.input_range
     points = torch.quasirandom.SobolEngine(prod(shape)).draw(NUM_POINTS)  # cover the range evenly
     return Probes(NUM_POINTS, shape, inputs=(low + (high - low) * points).view(-1, *shape))
+
+
+def _chain_method(model: type[ChainModel], title: str, about: str, learning_rate: float) -> Method:
+    """Make the entry of a model on plain chains of layers."""
+
+    def make(output: Output, budget: int) -> ChainModel:
+        return model(output.width, level="edge" if output.level == "edge" else "graph", budget=budget)
+
+    return Method(
+        model.method,
+        title,
+        about,
+        {size: partial(make, budget=budget) for size, budget in BUDGETS.items()},
+        levels=("graph", "edge"),
+        learning_rate=learning_rate,
+    )
 
 
 METHODS = {
@@ -169,6 +200,70 @@ METHODS = {
                 "small": lambda output: WeightSet(56, 176, output.width),
             },
             learning_rate=1e-2,
+        ),
+        Method(
+            "mlp",
+            "MLP",
+            "an MLP on the flat weights; one architecture; sees the order of neurons",
+            {
+                size: lambda output, budget=budget: FlatMlp(
+                    None, output.width, level="edge" if output.level == "edge" else "graph", budget=budget
+                )
+                for size, budget in BUDGETS.items()
+            },
+            levels=("graph", "edge"),
+            learning_rate=1e-3,
+        ),
+        Method(
+            "transformer",
+            "Transformer",
+            "a transformer on neurons as tokens; plain chains of one architecture; sees the order of neurons",
+            {
+                "paper": lambda output: NeuronTransformer(None, output.width, layers=4, budget=750_000),
+                "small": lambda output: NeuronTransformer(None, output.width, layers=2, budget=50_000),
+            },
+            learning_rate=3e-3,
+        ),
+        Method(
+            "inr2vec",
+            "INR2Vec",
+            "the maximum over rows of hidden matrices; MLPs of one architecture and width; sees the order of "
+            "neurons",
+            {
+                size: lambda output, budget=budget: Inr2Vec(None, output.width, budget=budget)
+                for size, budget in BUDGETS.items()
+            },
+            learning_rate=3e-3,
+        ),
+        _chain_method(
+            NfnNp,
+            "NFN-NP",
+            "equivariant linear layers; MLPs and plain CNNs of one depth; blind to the order of all neurons",
+            3e-3,
+        ),
+        _chain_method(
+            NfnHnp,
+            "NFN-HNP",
+            "the same, with parameters for each input and output; invariant to symmetries",
+            3e-3,
+        ),
+        _chain_method(
+            NfnPt,
+            "NFN-PT",
+            "an MLP on each weight; MLPs and plain CNNs of one depth; blind to where in its tensor it is",
+            3e-3,
+        ),
+        _chain_method(
+            Nft,
+            "NFT",
+            "attention between rows and columns; MLPs and plain CNNs of one depth; invariant to symmetries",
+            1e-3,
+        ),
+        _chain_method(
+            Dws,
+            "DWSNets",
+            "equivariant layers with maxima; MLPs and plain CNNs of one depth; invariant to symmetries",
+            3e-3,
         ),
     )
 }

@@ -58,8 +58,8 @@ class Aligned(Fitted, Reordering):
         name = _architecture(stack.graph)
         if name not in self.fitted_names:
             raise UnsupportedNetwork(
-                f"{batch.names[stack.members[0]]} has an architecture that no network of the training zoo has, "
-                "so there is no reference to align it to. Train without +aligned."
+                f"{batch.names[stack.members[0]]} has an architecture of which the training zoo has no "
+                "network, so there is no reference to align it to. Train without +aligned."
             )
         if len(self._known) > REMEMBERED:
             self._known.clear()

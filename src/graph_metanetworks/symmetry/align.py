@@ -182,7 +182,9 @@ class Descent:
         names = [p.name for p in graph.parameters]
         self.networks = len(others[names[0]])
         self.copies = graph.symmetry.copies(self.networks)
-        self.automorphism = Automorphism(graph.symmetry, {axis: still(axis) for axis in self.copies.variables})
+        self.automorphism = Automorphism(
+            graph.symmetry, {axis: still(axis) for axis in self.copies.variables}
+        )
         self.trees = trees(self.copies.variables)
         self._dims = {name: self.copies.parameters[name] for name in names}
         self._others = {name: _computable(others[name]) for name in names}
@@ -194,7 +196,7 @@ class Descent:
         self._at_first = sum(self._products.values(), torch.zeros(self.networks, dtype=torch.float64))
         self._touched = {tree: self._parameters_with(tree) for tree in self.trees}
         everything = (*self._reference.values(), *self._current.values())
-        self._smallest = SMALLEST_GAIN * sum(_squares(weights) for weights in everything)
+        self._smallest = SMALLEST_GAIN * torch.stack([_squares(weights) for weights in everything]).sum(0)
 
     @property
     def permutations(self) -> StackedAutomorphism:

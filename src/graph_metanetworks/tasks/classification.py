@@ -39,7 +39,9 @@ class Options(TaskOptions):
 
     label: str = option("label", "Column of the zoo with the classes, names or numbers.")
     group: str = option("image", "Column whose networks with equal entries stay in one part.")
-    setting: str = option(OWN, "own: the column split of the zoo, else 80 %; or a percentage to train on.")
+    setting: str = option(
+        OWN, "own: column split of the zoo, else 80 %; a percentage; or COLUMN!=VALUE, not to train on."
+    )
     augment: bool = option(False, "Rotate, scale and shift coordinates, exactly, by the first layer.")
     smoothing: float = option(0.1, "Label smoothing of the loss.")
     steps: int = option(3000, "Training steps, one batch each.", least=1)

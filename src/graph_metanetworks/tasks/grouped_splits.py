@@ -17,9 +17,10 @@ WITHOUT = 80.0  # percent to train on if the zoo has no split of its own
 
 @dataclass(frozen=True)
 class GroupedSetting(Setting):
-    """A percentage of the networks to train on, or "own": the column "split" of the zoo.
+    """A percentage of networks to train on; "own", the column "split" of the zoo; or a value to leave out.
 
     Networks with equal entries in the column `group`, such as several INRs of one image, stay in one part.
+    "kind!=hash" is as "own", but no hash grid is trained or validated on. So the same networks are tested.
 
     >>> table = pa.table({"image": [0, 0, 1, 1, 2, 2, 3, 3], "split": ["train"] * 6 + ["test"] * 2})
     >>> split = GroupedSetting.of("own", "image").split(table, np.ones(8, dtype=bool), 0)
@@ -31,14 +32,17 @@ class GroupedSetting(Setting):
 
     @staticmethod
     def of(name: str, group: str) -> GroupedSetting:
-        percent = None if name == OWN else Setting.parse(name).percent
-        if percent is None and name != OWN:
-            raise TaskError(f"there is no setting '{name}' here: give {OWN}, or a percentage such as 80.")
-        return GroupedSetting(name, percent, group)
+        found = Setting(OWN, None) if name == OWN else Setting.parse(name)
+        if found.percent is None and found.left_out is None and name != OWN:
+            raise TaskError(
+                f"there is no setting '{name}' here: give {OWN}, a percentage such as 80, or a column and a "
+                "value to leave out, such as kind!=hash."
+            )
+        return GroupedSetting(name, found.percent, found.left_out, group=group)
 
     @property
     def title(self) -> str:
-        return "the zoo's own split" if self.percent is None else super().title
+        return "the zoo's own split" if self.name == OWN else super().title
 
     def split(self, table: pa.Table, usable: np.ndarray, seed: int) -> Split:
         generator = np.random.default_rng(seed)
@@ -51,6 +55,9 @@ class GroupedSetting(Setting):
             percent = WITHOUT if self.percent is None else self.percent
             shares = (percent / 100, min(VALIDATION, (1 - percent / 100) / 2))
         parts = _parts(np.flatnonzero(pool), self._groups(table)[pool], shares, generator)
+        if self.left_out is not None:
+            dropped = self.left_out.among(table, usable)
+            parts[:2] = (part[~dropped[part]] for part in parts[:2])
         found = Split(parts[0], parts[1], np.sort(np.concatenate([parts[2], test])))
         if any(not len(own) for own in found.parts().values()):
             sizes = ", ".join(f"{len(own):,} to {name}" for name, own in found.parts().items())

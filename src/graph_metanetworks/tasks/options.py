@@ -15,7 +15,10 @@ class TaskOptions(TrainingOptions):
 
     method: str = option("gmn", f"{METHOD_HELP}.")
     size: str = option("small", "small (about 50,000 parameters) or paper (about 750,000).")
-    setting: str = option("80", "Percentage of networks to train on; or ood or ladder, by hidden size.")
+    setting: str = option(
+        "80",
+        "Percentage of networks to train on; ood or ladder, by hidden size; or COLUMN!=VALUE to leave out.",
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -126,10 +126,12 @@ def prepare(task: Task[Any], data: TaskData, split: Split) -> tuple[nn.Module, O
 @torch.no_grad()
 def check_takes_all(model: nn.Module, data: TaskData, split: Split) -> None:
     """Run one network of each architecture: a method that cannot take one says so before training."""
+    model.eval()  # batch norms learn from training networks only
     for positions in (split.validation, split.test):
         _, first = np.unique(data.networks.architectures[positions], return_index=True)
         for batch in Networks(data, positions[first], len(first)):
             model(batch)
+    model.train()
 
 
 @torch.no_grad()

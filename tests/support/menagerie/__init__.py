@@ -19,6 +19,7 @@ from . import (  # noqa: F401  (importing a family registers its architectures)
     huggingface_vision,
     interface,
     mlp,
+    octree,
     parametrization,
     patch,
     recurrent,

@@ -3,10 +3,12 @@
 import json
 import math
 from dataclasses import replace
+from statistics import median
 
 import pytest
 import torch
 
+import graph_metanetworks as gmn
 from graph_metanetworks.errors import ZooError
 from graph_metanetworks.zoo import build
 from graph_metanetworks.zoo.data import load
@@ -83,6 +85,52 @@ def test_every_image_has_its_turn_and_both_splits_are_drawn_in_proportion(digits
     assert digits.draw_at(count + 2, torch.Generator()) == replace(choices[2], copy=1)
     drawn = {digits.draw(torch.Generator().manual_seed(seed)).image for seed in range(50)}
     assert len(drawn) > 40
+
+
+@pytest.fixture(scope="module")
+def mixed() -> ImageInrs:
+    return ImageInrs(data="digits", kind="mixed", hidden=12, layers=1, steps=100)
+
+
+def test_a_mixed_zoo_has_every_kind(mixed: ImageInrs, tmp_path) -> None:
+    zoo = build(mixed, 24, tmp_path, workers=1, quiet=True)
+    columns = zoo.table.select(["kind", "hidden", "layers"]).to_pydict()
+    assert {name: set(values) for name, values in columns.items()} == {
+        "kind": {"siren", "fourier", "grid", "hash"},
+        "hidden": {9, 12, 15},
+        "layers": {1, 2},
+    }
+    again = gmn.Zoo.open(tmp_path)
+    sizes = [tuple(row.values()) for row in zoo.table.select(["kind", "hidden", "layers"]).to_pylist()]
+    assert len({mixed.shape(network.config) for network in again}) == len(set(sizes))
+    for network in again:
+        error = (network.render() - mixed.original(network.config)).square().mean().item()
+        assert mixed.conventions.psnr(error) == pytest.approx(network.metrics["psnr"], abs=0.1)
+        assert network.render(20).shape == (1, 20, 20)
+    assert median(zoo.table["psnr"].to_pylist()) > 18
+
+
+def test_sirens_have_several_sizes() -> None:
+    recipe = ImageInrs(data="digits", kind="sirens")
+    drawn = [recipe.draw_at(k, torch.Generator().manual_seed(k)) for k in range(60)]
+    assert {config.kind for config in drawn} == {"siren"}
+    assert len({recipe.shape(config) for config in drawn}) == 6
+    with pytest.raises(ValueError, match="no kind 'painting'; choose one of siren, sirens, fourier, grid"):
+        ImageInrs(data="digits", kind="painting")  # pyright: ignore[reportArgumentType]
+
+
+def test_zoos_from_before_there_were_kinds_are_the_same(digits: ImageInrs) -> None:
+    assert set(digits.options()) == {
+        *("architecture", "conventions", "options", "data", "checksum", "min_psnr", "order")
+    }
+    wide = ImageInrs(data="digits", hidden=48, layers=3)
+    former = {"image": 5, "label": 1, "split": "train", "copy": 0}
+    for values in (
+        former,
+        former | {"kind": None, "hidden": None, "layers": None},
+    ):  # a zoo that was extended
+        config = ImageInrs.from_options(wide.options()).config(values)
+        assert wide.shape(config) == wide.architecture
 
 
 def test_shapes_are_equal(digits: ImageInrs) -> None:

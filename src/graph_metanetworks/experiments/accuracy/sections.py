@@ -7,8 +7,9 @@ from typing import cast
 import numpy as np
 
 from graph_metanetworks.experiments.accuracy import figures
-from graph_metanetworks.experiments.accuracy.sizes import scores_by_size
+from graph_metanetworks.experiments.accuracy.by_group import accuracy_by_group
 from graph_metanetworks.experiments.accuracy.trust import Trust, examine
+from graph_metanetworks.experiments.report.groups import groups_by_column
 from graph_metanetworks.experiments.report.page import Section, html_table, paragraph
 from graph_metanetworks.experiments.results import DASH, Results
 from graph_metanetworks.table import Table, capitalized
@@ -40,20 +41,24 @@ def _predictions(results: Results, data: LabelledZoo) -> str:
     groups = dict(zip(table["index"].to_pylist(), groups_of(data).tolist(), strict=True))
     body = ""
     for setting in results.grid.settings:
-        by_size = setting in BY_SIZE
-        parts = ("validation", "test") if by_size else ("test",)
+        named = results.task.setting(setting)
+        parts = ("test",) if named.percent is not None else ("validation", "test")
         found = {title: results.predictions(cell) for title, cell in results.first_runs(setting).items()}
         if not found:
             continue
         panels = {method: {part: own[part] for part in parts} for method, own in found.items()}
         errors = {m: np.abs(own["test"].predicted - own["test"].true) for m, own in found.items()}
         where = {m: np.array([groups[i] for i in own["test"].indices.tolist()]) for m, own in found.items()}
-        title = results.task.setting(setting).title
+        title = named.title
         body += f"<h3>{capitalized(title)}</h3>" + figures.scatter(panels, families, title)
         body += figures.errors_by_group(errors, where)
-        body += html_table(scores_by_size(results, setting, groups)) if by_size else ""
+        if setting in BY_SIZE:
+            body += html_table(accuracy_by_group(results, setting, groups, "size"))
+        if named.left_out is not None:
+            values = groups_by_column(table, named.left_out.column)
+            body += html_table(accuracy_by_group(results, setting, values, named.left_out.column))
     return body + paragraph(
-        "Figures are for the first seed, with quartiles of the error on test networks. Tables by size are "
+        "Figures are for the first seed, with quartiles of the error on test networks. Tables by group are "
         "for all seeds; recalibrated R² is that after the best linear map from predictions to accuracies.",
         "note",
     )

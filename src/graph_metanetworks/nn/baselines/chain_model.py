@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
+from graph_metanetworks.errors import TaskError
 from graph_metanetworks.graph.batch import Batch, Stack, require_batch
 from graph_metanetworks.nn.baselines.chain import Chain, chain_of, join_stacks
 from graph_metanetworks.nn.baselines.chain_form import ChainForm, Permuted, require_form
@@ -25,17 +26,13 @@ class ChainModel(Fitted):
     """Base of models on chains of linear and convolution layers, such as MLPs and plain CNNs.
 
     All networks must have as many layers, inputs and outputs as those of the training zoo. Layers of the
-    model depend on them, so `fit` makes them. At edge level the readout "each" gives a result for each edge,
-    and "edit" new weights `w + step * deviation * result`, where each tensor has a learned step size, and the
-    deviation of its weights in the training zoo.
+    model depend on them, so `fit` makes them.
 
     Args:
         out: width of the result.
         level: "graph" `[B, out]` or "edge" `[E, out]`.
         layers: number of equivariant layers.
         hidden: channels of each weight; by default as many as give about `budget` parameters.
-        readout: "each" or "edit", at edge level.
-        start: initial step size.
     """
 
     method: ClassVar[str]  # its name in errors
@@ -44,7 +41,6 @@ class ChainModel(Fitted):
     body: nn.Module
     norm: nn.LayerNorm  # at graph level
     head: Mlp
-    step: nn.Parameter  # [tensors, 1], of the readout "edit"
 
     def __init__(
         self,
@@ -54,14 +50,12 @@ class ChainModel(Fitted):
         layers: int = 3,
         hidden: int | None = None,
         budget: int = 50_000,
-        readout: Literal["each", "edit"] = "each",
-        start: float = 0.01,
     ) -> None:
         super().__init__()
         self.out, self.level, self.layers, self.hidden, self.budget = out, level, layers, hidden, budget
-        self.readout, self.start = readout, start
         self.mean = nn.Buffer(torch.zeros(0, 1))
         self.deviation = nn.Buffer(torch.ones(0, 1))
+        self._form: ChainForm | None = None
 
     @abstractmethod
     def make_body(
@@ -77,9 +71,9 @@ class ChainModel(Fitted):
     @property
     def form(self) -> ChainForm:
         """The form of the networks that it was fitted to."""
-        if not self.fitted_names:
+        if self._form is None:
             raise RuntimeError(f"{self.method} makes its layers for a zoo: call fit([batch, ...]) first.")
-        return ChainForm.from_json(self.fitted_names[0])
+        return self._form
 
     def fit(self, batches: Iterable[Batch]) -> None:
         """Make layers for the networks of a training zoo, and take the scale of each tensor."""
@@ -102,15 +96,12 @@ class ChainModel(Fitted):
         self.deviation.copy_((squares / count - center.square()).clamp(min=1e-12).sqrt())
 
     def make_tables(self) -> None:
-        form, like = self.form, self.mean
+        form, like = ChainForm.from_json(self.fitted_names[0]), self.mean
+        self._form = form
         self.mean = nn.Buffer(like.new_zeros(len(form.slots), form.channels))
         self.deviation = nn.Buffer(like.new_ones(len(form.slots), form.channels))
         for name, module in self._modules_for(form, self.hidden or self._within_budget(form)).items():
             self.add_module(name, module.to(like))
-        if self.level == "edge" and self.readout == "edit":
-            if self.out > form.channels:
-                raise ValueError(f"{self.out} channels cannot be edited, as weights have {form.channels}.")
-            self.step = nn.Parameter(like.new_full((len(form.slots), 1), self.start))
 
     def _modules_for(self, form: ChainForm, hidden: int) -> dict[str, nn.Module]:
         inputs = [slot.taps * form.channels * FEATURES for slot in form.slots]
@@ -149,34 +140,22 @@ class ChainModel(Fitted):
             chain = chain_of(stack, batch, self.method)
             own = ChainForm.of(chain, batch.channels)
             require_form(form, own, batch.names[stack.members[0]], self.method)
-            tensors = [values.to(self.mean) for values in _tensors(chain, stack)]
-            found = self.body([self._features(row, values) for row, values in enumerate(tensors)])
-            parts.append(pooled(found) if self.level == "graph" else self._edges(chain, tensors, found))
+            tensors = [self._features(*row) for row in enumerate(_tensors(chain, stack))]
+            found = self.body(tensors)
+            parts.append(pooled(found) if self.level == "graph" else _edges(chain, found))
         joined = join_stacks(batch, parts)
         return self.head(self.norm(joined)) if self.level == "graph" else joined
 
     def _features(self, row: int, values: Tensor) -> Tensor:
         """Return features of each weight. [..., taps * c] -> [..., taps * c * features]"""
+        values = values.to(self.mean)
         scaled = (values.unflatten(-1, (-1, self.form.channels)) - self.mean[row]) / self.deviation[row]
         return features_of(scaled).flatten(-3)
-
-    def _edges(self, chain: Chain, tensors: Sequence[Tensor], found: Sequence[Tensor]) -> Tensor:
-        """Return results, or edited weights, on the edges of each network. [n, edges, out]"""
-        if self.readout == "edit":
-            found = [self._edited(row, *pair) for row, pair in enumerate(zip(tensors, found, strict=True))]
-        left = iter(found)
-        pairs = [(next(left), None if layer.bias is None else next(left)) for layer in chain.layers]
-        return chain.edges([weight for weight, _ in pairs], [bias for _, bias in pairs])
-
-    def _edited(self, row: int, values: Tensor, change: Tensor) -> Tensor:
-        weights = values.unflatten(-1, (-1, self.form.channels))[..., : self.out]
-        step = self.step[row] * self.deviation[row, : self.out]
-        return torch.addcmul(weights, step, change.unflatten(-1, (-1, self.out))).flatten(-2)
 
     def embed(self, batch: Batch) -> Tensor:
         """Return the representation of each network before the last layer, at graph level. [B, 2 * hidden]"""
         if self.level != "graph":
-            raise ValueError(f"{self.method} at edge level has no representation of whole networks.")
+            raise TaskError(f"{self.method} at edge level has no representation of whole networks.")
         return input_of(self.head.second, self, batch)
 
 
@@ -184,3 +163,10 @@ def _tensors(chain: Chain, stack: Stack) -> list[Tensor]:
     """Return weights and biases, layer by layer, those that exist."""
     pairs = zip(chain.weights(stack), chain.biases(stack), strict=True)
     return [values for pair in pairs for values in pair if values is not None]
+
+
+def _edges(chain: Chain, tensors: Sequence[Tensor]) -> Tensor:
+    """Return results for weights and biases on the edges of each network; the inverse of `_tensors`."""
+    left = iter(tensors)
+    pairs = [(next(left), None if layer.bias is None else next(left)) for layer in chain.layers]
+    return chain.edges([weight for weight, _ in pairs], [bias for _, bias in pairs])

@@ -14,13 +14,13 @@ Biases = Literal["zero", "uniform"]
 
 @dataclass(frozen=True, slots=True)
 class Conventions:
-    """How a SIREN maps coordinates to values.
+    """How an INR maps coordinates to values.
 
     >>> Conventions.from_json(EDITING.as_json()) == EDITING
     True
     """
 
-    omega: float = 30.0  # sin(omega * (W x + b))
+    omega: float = 30.0  # sin(omega * (W x + b)), in SIRENs
     output_offset: float = 0.0  # added to the output of the last layer
     value_low: float = -1.0  # value of black, or the minimum of a signal
     value_high: float = 1.0
@@ -84,6 +84,16 @@ class Conventions:
         if not math.isfinite(loss):
             return -loss
         return 10 * math.log10(self.value_range**2 / loss) if loss else math.inf
+
+    def to_unit_square(self, coordinates: Tensor) -> Tensor:  # [points, 2] -> x and y, [points, 2]
+        """Convert coordinates in the order of the INR to x and y, from 0 to 1 within the image.
+
+        >>> import torch
+        >>> EDITING.to_unit_square(torch.tensor([[-1.0, 0.0]])).tolist()  # the top row
+        [[0.5, 0.0]]
+        """
+        ordered = coordinates[:, [1, 0]] if self.order == "yx" else coordinates
+        return (ordered - self.start) / (self.stop - self.start)
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from torch import Tensor
-
-from graph_metanetworks.zoo.inr.siren import Siren
+from torch import Tensor, nn
 
 LearningRateSchedule = Literal["constant", "cosine"]
 
@@ -62,7 +60,7 @@ class Fit:
     steps: int
 
 
-def fit_alone(network: Siren, coordinates: Tensor, values: Tensor, options: FitOptions) -> Fit:
+def fit_alone(network: nn.Module, coordinates: Tensor, values: Tensor, options: FitOptions) -> Fit:
     """Fit one network with autograd. Populations must give the same result as this plain loop.
 
     `coordinates` has shape [points, inputs], `values` [points, outputs].

@@ -35,9 +35,12 @@ def render(
     return values[:, 0] if conventions.order == "x" else values.T.unflatten(1, conventions.resolve_size(size))
 
 
-def _siren(weights: Mapping[str, Tensor], conventions: Conventions) -> Siren:
-    # weights in half precision are rendered in single precision
+def with_weights(network: nn.Module, weights: Mapping[str, Tensor]) -> nn.Module:
+    """Load weights into a network, in their precision; those in half precision become single precision."""
     full = {name: tensor.float() if tensor.itemsize < 4 else tensor for name, tensor in weights.items()}
-    siren = Siren(SirenArchitecture.of(full), conventions).to(next(iter(full.values())))
-    siren.load_state_dict(full)
-    return siren
+    network.to(next(iter(full.values())).dtype).load_state_dict(full)
+    return network
+
+
+def _siren(weights: Mapping[str, Tensor], conventions: Conventions) -> nn.Module:
+    return with_weights(Siren(SirenArchitecture.of(dict(weights)), conventions), weights)

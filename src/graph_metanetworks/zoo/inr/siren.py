@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +20,8 @@ class SirenArchitecture:
     >>> SirenArchitecture(inputs=1, outputs=1).num_parameters
     1153
     """
+
+    kind: ClassVar[str] = "siren"
 
     inputs: int
     outputs: int
@@ -46,6 +49,15 @@ class SirenArchitecture:
     @property
     def num_parameters(self) -> int:
         return sum(math.prod(shape) for shape in self.parameters.values())
+
+    @classmethod
+    def for_images(cls, outputs: int, hidden: int, layers: int, size: tuple[int, int]) -> SirenArchitecture:
+        """Return the architecture for images; it does not depend on their size."""
+        return cls(2, outputs, hidden, layers)
+
+    def build(self, conventions: Conventions) -> Siren:
+        """Build an untrained network."""
+        return Siren(self, conventions)
 
     @classmethod
     def of(cls, state_dict: dict[str, Tensor]) -> SirenArchitecture:
