@@ -8,6 +8,7 @@ output that the code must print. A block below the comment `<!-- not run: reason
 from __future__ import annotations
 
 import re
+import shlex
 from contextlib import chdir, redirect_stdout
 from dataclasses import dataclass
 from io import StringIO
@@ -43,6 +44,12 @@ def blocks(page: Path) -> list[Block]:
 def commands(page: Path) -> list[str]:
     """Return the arguments of every `$ gmn` command on a page."""
     return re.findall(r"^\$ gmn (.*)$", page.read_text(), re.MULTILINE)
+
+
+def shell_commands(page: Path) -> list[list[str]]:
+    """Return the arguments of `gmn` in the shell blocks of a page."""
+    found = re.findall(r"^```sh\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+    return [shlex.split(line, comments=True)[1:] for block in found for line in block.splitlines()]
 
 
 def run(page: Path, folder: Path) -> None:

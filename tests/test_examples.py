@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from support.command_line import succeeds
 from support.processes import LIMIT, run_python
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -52,6 +53,20 @@ def test_alignment_lowers_the_barrier(tmp_path):
     )
     assert aligned == two and max(one, two) < 0.5
     assert "aligned" in (tmp_path / "merge.svg").read_text()
+
+
+@pytest.mark.slow
+def test_own_checkpoints_become_a_zoo_a_predictor_and_a_map(tmp_path, monkeypatch):
+    """Follow the page, with fewer steps of training."""
+    page = runpy.run_path(str(EXAMPLES.parent / "docs" / "pages.py"))["shell_commands"]
+    (tmp_path / "examples").symlink_to(EXAMPLES)
+    monkeypatch.chdir(tmp_path)
+    assert "60 checkpoints" in run("own_checkpoints.py", "mine")
+    make, train, embed = page(EXAMPLES.parent / "docs" / "checkpoints.md")[:3]
+    assert "has 60 networks" in succeeds(*make, "--quiet").output
+    assert "validation" in succeeds(*train, "--steps", "20", "--quiet").output
+    assert "embedded 60 networks" in succeeds(*embed, "--quiet").output
+    assert "test accuracy" in (tmp_path / "map.svg").read_text()
 
 
 BERT = r"([\d,]+) parameters\nprediction, .*: -?[\d.]+\nedited: .* changes by ([\d.]+) on average\n"

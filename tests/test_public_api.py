@@ -114,6 +114,7 @@ GRAPH = [
     "edge_position",
     "edge_slices",
     "edge_values",
+    "frequencies",
     "groups",
     "ignored",
     "name",

@@ -55,6 +55,8 @@ def test_builders_that_fail() -> None:
         Builder.of(lambda width, height: None)(FACTS)
     with pytest.raises(CheckpointError, match=r"building the network of 'a.pt' failed: ZeroDivisionError"):
         Builder.of(lambda: 1 / 0)(FACTS)
+    with pytest.raises(CheckpointError, match=r"TypeError: .* 'height' was given the path of the file"):
+        Builder.of(lambda height: nn.Linear(height, 1))(FACTS)
     with pytest.raises(CheckpointError, match=r"returned a str, not an nn.Module"):
         Builder.of(lambda: "no network")(FACTS)
     assert Builder.of(lambda: None).reference is None
@@ -139,3 +141,40 @@ def test_the_weights_are_those_of_the_file(tmp_path: Path) -> None:
     assert torch.equal(saved.state_dict["weight"], trained.weight.float())
     assert not torch.equal(saved.network.weight, saved.state_dict["weight"])
     assert gmn.read_checkpoint(tmp_path / "a.pt")["weight"].dtype == torch.float16
+
+
+class Idle(nn.Linear):
+    """A layer with the temperature of a loss."""
+
+    def __init__(self) -> None:
+        super().__init__(3, 2)
+        self.temperature = nn.Parameter(torch.ones(1))
+
+
+def test_unused_parameters_are_kept_when_asked(tmp_path: Path) -> None:
+    torch.save(Idle().state_dict(), tmp_path / "a.pt")
+    with pytest.raises(gmn.UnusedParameters, match="--unused keep"):
+        NetworkReader(Builder.of(Idle)).read(tmp_path / "a.pt").trace()
+    kept = NetworkReader(Builder.of(Idle), unused="keep").read(tmp_path / "a.pt").trace()
+    assert kept.num_parameters == 9
+
+
+class Flat(nn.Module):
+    """Takes sequences, and begins with a convolution for images."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Conv2d(1, 2, (3, 1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layer(x[:, None, :, None])
+
+
+def test_errors_mention_a_guessed_input(tmp_path: Path) -> None:
+    torch.save(Flat().state_dict(), tmp_path / "a.pt")
+    with pytest.raises(gmn.TraceError, match=r"it was guessed: 1x1x32x32:float32\. Pass your own"):
+        NetworkReader(Builder.of(Flat)).read(tmp_path / "a.pt").trace()
+    wrong = Example((torch.zeros(1, 1, 8, 8),))
+    with pytest.raises(gmn.TraceError) as error:
+        NetworkReader(Builder.of(Flat), wrong).read(tmp_path / "a.pt").trace()
+    assert "guessed" not in str(error.value)

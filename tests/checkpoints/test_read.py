@@ -14,7 +14,9 @@ from torch import Tensor, nn
 
 import graph_metanetworks as gmn
 from graph_metanetworks import CheckpointError, StateDictMismatch
+from graph_metanetworks.checkpoints import read as reading
 from graph_metanetworks.checkpoints.networks import NetworkReader
+from support.llama_gguf import write_llama
 
 
 def network() -> nn.Module:
@@ -91,7 +93,7 @@ def test_lightning(weights, tmp_path: Path) -> None:
 def test_gguf_is_dequantised(tmp_path: Path) -> None:
     gguf = pytest.importorskip("gguf")
     values = np.random.default_rng(0).normal(size=(4, 64)).astype(np.float32)
-    writer = gguf.GGUFWriter(tmp_path / "tiny.gguf", "llama")
+    writer = gguf.GGUFWriter(tmp_path / "tiny.gguf", "clip")
     writer.add_block_count(1)
     quantised = gguf.quantize(values, gguf.GGMLQuantizationType.Q8_0)
     writer.add_tensor("blk.0.attn_q.weight", quantised, raw_dtype=gguf.GGMLQuantizationType.Q8_0)
@@ -104,9 +106,22 @@ def test_gguf_is_dequantised(tmp_path: Path) -> None:
     assert read["blk.0.attn_q.weight"].shape == (4, 64) and read["blk.0.attn_q.weight"].dtype == torch.float32
     assert torch.allclose(read["blk.0.attn_q.weight"], torch.from_numpy(values), atol=0.05)
     assert torch.equal(read["output_norm.weight"], torch.from_numpy(values[0]))
-    assert read.config["general.architecture"] == "llama" and "dequantised" in read.summary
-    with pytest.raises(CheckpointError, match=r"names and layout of llama\.cpp"):
+    assert read.config["general.architecture"] == "clip" and "dequantised" in read.summary
+    with pytest.raises(CheckpointError, match=r"(?s)cannot build .*tiny\.gguf.*--network my_model\.py:build"):
         NetworkReader().read(tmp_path / "tiny.gguf")
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_gguf_file_needs_no_builder(tmp_path: Path) -> None:
+    pytest.importorskip("gguf")
+    trained = write_llama(tmp_path / "llama.gguf")
+    for path in (tmp_path / "llama.gguf", tmp_path):
+        saved = NetworkReader().read(path)
+        assert type(saved.network) is type(trained)
+        assert same(saved.state_dict, trained.state_dict())  # queries and keys are permuted in the file
+    zoo = gmn.Zoo.from_folder(tmp_path, out=tmp_path / "zoo", link=True, quiet=True)
+    (one,) = zoo
+    assert same(one.state_dict, trained.state_dict()) and type(one.build()) is type(trained)
 
 
 # ------------------------------------------------------------------ where the weights are
@@ -262,6 +277,18 @@ def test_files_that_are_no_checkpoints(weights, tmp_path: Path) -> None:
     for name, message in expected.items():
         with pytest.raises(CheckpointError, match=message):
             gmn.read_checkpoint(tmp_path / name)
+
+
+def test_ctrl_c_while_torch_reads_a_file(weights, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The interrupt comes out of torch as another error, and must not make the file a damaged one."""
+    save_file(weights, tmp_path / "a.safetensors")
+
+    def interrupted(*args: object, **kwargs: object) -> None:
+        raise ValueError("could not determine the shape of object type 'torch.storage.UntypedStorage'")
+
+    monkeypatch.setattr(reading, "safe_open", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        gmn.read_checkpoint(tmp_path / "a.safetensors")
 
 
 def test_files_without_a_state_dict(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ import graph_metanetworks as gmn
 from graph_metanetworks.cli import app
 from graph_metanetworks.errors import TaskError
 from graph_metanetworks.tasks.share_out import share_out
+from support.ray_cluster import two_nodes
 from support.scaled_networks import scaled_zoo
 
 NETWORK = """
@@ -31,14 +32,8 @@ NOISY = ("ignore::ResourceWarning", "ignore::FutureWarning", "ignore::Deprecatio
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[str]:
-    """A cluster of two nodes with one core each, both on this machine."""
-    utilities = pytest.importorskip("ray.cluster_utils")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", os.pathsep.join(path for path in sys.path if path))
-        machines = utilities.Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
-        machines.add_node(num_cpus=1)
-    yield machines.address
-    machines.shutdown()
+    with two_nodes() as address:
+        yield address
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +56,7 @@ def passes(*args: object) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # workers import PyTorch, which takes minutes on a loaded machine
 @pytest.mark.filterwarnings(*NOISY)
 def test_embed_and_predict_on_two_machines(
     cluster: str, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -79,24 +75,25 @@ def test_embed_and_predict_on_two_machines(
 
 @dataclass(frozen=True)
 class DiesOnce:
-    """Kills its process the first time that it meets a part."""
+    """Kills its process the first time that it meets the first part."""
 
     folder: str
 
     def __call__(self, part: int) -> int:
-        marker = Path(self.folder, f"{part}")
-        if part % 3 == 0 and not marker.exists():
+        marker = Path(self.folder, "died")
+        if part == 0 and not marker.exists():
             marker.touch()
             os._exit(1)
         return 10 * part
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # workers import PyTorch, which takes minutes on a loaded machine
 @pytest.mark.filterwarnings(*NOISY)
-def test_lost_workers_are_replaced(cluster: str, tmp_path: Path) -> None:
-    found = list(share_out(DiesOnce(str(tmp_path)), lambda workers: range(8), ray=cluster))
-    assert found == [10 * part for part in range(8)]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["0", "3", "6"]  # they did die
+def test_a_lost_worker_is_replaced(cluster: str, tmp_path: Path) -> None:
+    found = list(share_out(DiesOnce(str(tmp_path)), lambda workers: range(5), ray=cluster))
+    assert found == [10 * part for part in range(5)]
+    assert (tmp_path / "died").exists()  # a worker did die
 
 
 # ------------------------------------------------------------------ without Ray

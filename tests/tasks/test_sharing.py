@@ -31,11 +31,17 @@ class StandIn:
     def create_repo(self, name: str, *, repo_type: str, private: bool | None, exist_ok: bool) -> str:
         if name.startswith("stranger/"):
             raise hub.errors.HfHubHTTPError("403: you may not write here", response=Response())
+        if name.startswith("offline/"):
+            raise Disconnected("nobody answers")
         return f"https://hub/{'datasets/' * (repo_type == 'dataset')}{name}"
 
     def upload_folder(self, *, repo_id: str, folder_path: str, repo_type: str, commit_message: str) -> None:
         assert commit_message
         lay_out(Path(folder_path), self.cache, repo_id, repo_type)
+
+
+class Disconnected(Exception):
+    """As the errors of an HTTP client, which are no OSError."""
 
 
 class Response:
@@ -150,6 +156,8 @@ def test_what_cannot_be_shared(runner: Runner, zoo: gmn.Zoo) -> None:
         runner.push_to_hub("predictor")
     with pytest.raises(StorageError, match=r"cannot upload to stranger/x.*hf auth login"):
         runner.push_to_hub("stranger/x")
+    with pytest.raises(StorageError, match=r"offline/x .*nobody answers\. Check the connection"):
+        runner.push_to_hub("offline/x")
     with pytest.raises(TaskError, match=r"no folder someone/nothing, and it is no run of the hub"):
         gmn.load("someone/nothing")
     with pytest.raises(gmn.ZooError, match="cannot download someone/nothing"):

@@ -1,6 +1,5 @@
 """Ray builds the same zoo, even if a worker is lost."""
 
-import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,20 +11,15 @@ import pytest
 from graph_metanetworks.errors import ZooError
 from graph_metanetworks.extras import MissingExtra
 from graph_metanetworks.zoo import build, progress
+from support.ray_cluster import two_nodes
 from support.zoo_folders import contents
 from support.zoo_recipes import OnceKilled, Regressors
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[str]:
-    """A cluster of two nodes with one core each, both on this machine."""
-    utilities = pytest.importorskip("ray.cluster_utils")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", os.pathsep.join(path for path in sys.path if path))
-        machines = utilities.Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
-        machines.add_node(num_cpus=1)
-    yield machines.address
-    machines.shutdown()
+    with two_nodes() as address:
+        yield address
 
 
 @pytest.mark.slow

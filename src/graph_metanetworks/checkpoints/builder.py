@@ -74,13 +74,18 @@ class Builder:
         make = self._chosen(facts)
         if isinstance(make, nn.Module):
             return make, None
+        arguments, meant = self._arguments(make, facts)
         try:
-            made = make(*self.args, **self._arguments(make, facts))
+            made = make(*self.args, **arguments)
         except CheckpointError:
             raise
         except Exception as error:  # of the user's function
+            guessed = "".join(
+                f". '{name}' was given the {what} of the file: no column of a table has that name"
+                for name, what in meant.items()
+            )
             raise CheckpointError(
-                f"building the network of '{facts.path}' failed: {type(error).__name__}: {error}"
+                f"building the network of '{facts.path}' failed: {type(error).__name__}: {error}{guessed}"
             ) from error
         network, example = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
         if not isinstance(network, nn.Module):
@@ -115,7 +120,8 @@ class Builder:
         except UnknownTarget as error:
             raise CheckpointError(str(error)) from error
 
-    def _arguments(self, make: Callable[..., Any], facts: Facts) -> dict[str, Any]:
+    def _arguments(self, make: Callable[..., Any], facts: Facts) -> tuple[dict[str, Any], Mapping[str, str]]:
+        """Return the values of arguments, and what arguments are taken for that have a user's own names."""
         wanted = list(_parameters(make).values())[len(self.args) :]
         values: dict[str, Any] = dict(self.kwargs)
         unknown = []
@@ -130,10 +136,11 @@ class Builder:
             elif parameter.default is parameter.empty:
                 unknown.append(name)
         if not unknown:
-            return values
+            return values, {}
         if len(unknown) == len(wanted) in (1, len(ORDER)):  # all are called by the user's own names
-            meant = zip(unknown, ORDER, strict=False)
-            return {n: facts.shapes() if m == "shapes" else getattr(facts, m) for n, m in meant}
+            meant = dict(zip(unknown, ORDER, strict=False))
+            known = {n: facts.shapes() if m == "shapes" else getattr(facts, m) for n, m in meant.items()}
+            return known, meant
         raise CheckpointError(
             f"{self._name} needs {listed(unknown)}, and neither the table nor the file says what that is. An "
             f"argument is {', '.join(GIVEN)}, or a column of the table: {listed(facts.row) or 'none'}."

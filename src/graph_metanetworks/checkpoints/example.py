@@ -25,6 +25,7 @@ class UnclearExample(TraceError):
 class Example:
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
+    is_guess: bool = field(default=False, compare=False)
 
     def __str__(self) -> str:
         named = [f"{name}={_describe(value)}" for name, value in self.kwargs.items()]

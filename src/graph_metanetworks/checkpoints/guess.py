@@ -20,12 +20,13 @@ def guess_example(network: nn.Module) -> Example:
     '1x3x32x32:float32'
     """
     if getattr(network, "main_input_name", "") == "input_ids":  # a language model of transformers
-        return Example(kwargs={"input_ids": torch.arange(LENGTH)[None]})
+        return Example(kwargs={"input_ids": torch.arange(LENGTH)[None]}, is_guess=True)
     dtype = next((p.dtype for p in network.parameters() if p.is_floating_point()), torch.float32)
     for module in network.modules():
         inputs = inputs_of(module)
         if inputs:
-            return Example(tuple(x.to(dtype) if x.is_floating_point() else x for x in inputs))
+            own = (x.to(dtype) if x.is_floating_point() else x for x in inputs)
+            return Example(tuple(own), is_guess=True)
     raise UnclearExample(
         f"no --input was given and none can be guessed for {type(network).__name__}. Describe "
         "each argument of forward: --input 1x3x32x32, --input 2x7:int64, --input mask=2x7:bool."

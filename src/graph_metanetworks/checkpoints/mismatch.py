@@ -6,6 +6,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 
+from graph_metanetworks.checkpoints.checkpoint import count
+
 FIRST = 3  # mismatches that are named on each side
 Shape = tuple[int, ...]
 
@@ -36,7 +38,7 @@ class Mismatch:
                 [_with_nearest(name, self.file, self.missing, self.network) for name in _first(self.extra)],
             ),
             *_lines(
-                f"{len(self.misshapen):,} tensors have another shape",
+                f"{count(self.misshapen, 'tensor')} of another shape",
                 [
                     f"{name} {list(self.network[name])}, in the file {list(self.file[self.names[name]])}"
                     for name in _first(self.misshapen)

@@ -20,6 +20,8 @@ from graph_metanetworks.checkpoints.inside import StateDict, likeliest, saved_co
 from graph_metanetworks.checkpoints.torch_file import load_torch
 from graph_metanetworks.errors import CheckpointError
 
+# What Ctrl-C becomes if it arrives while torch makes a tensor of a storage: no file can cause this error.
+INTERRUPTED = "could not determine the shape of object type"
 LIGHTNING = "pytorch-lightning_version"  # a key of Lightning's files
 
 
@@ -145,6 +147,8 @@ def _load_safetensors(path: Path) -> dict[str, Tensor]:
         with safe_open(path, framework="pt") as file:
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, it is no dictionary
     except (SafetensorError, OSError, ValueError) as error:
+        if INTERRUPTED in str(error):
+            raise KeyboardInterrupt from error
         raise damaged(path, error) from error
 
 

@@ -45,6 +45,7 @@ def embed(
     labels: options.Labels = None,
     key: options.Key = None,
     ignore_extra: options.IgnoreExtra = False,
+    unused: options.Unused = "raise",
     plot: Annotated[
         Path | None,
         typer.Option(help="Draw a map (principal components) to .png, .svg or .pdf."),
@@ -62,7 +63,7 @@ def embed(
         if plot is not None:
             check_picture(plot)
         check_writable(out, plot, new=True)
-        reader = network_reader(network, arg, kwarg, input, key, ignore_extra)
+        reader = network_reader(network, arg, kwarg, input, key, ignore_extra, unused)
         there = NetworksAt.find(networks, reader, labels)
         colour = _label(there.label_columns(), label)
         count, points, values = 0, list[np.ndarray](), list[object]()
@@ -73,7 +74,7 @@ def embed(
                 if plot is not None:
                     points.append(embeddings_of(table))
                     values += table[colour].to_pylist() if colour else ()
-        say(f"embedded {count:,} networks: wrote {out}", "green")
+        say(f"embedded {count:,} network{'' if count == 1 else 's'}: wrote {out}", "green")
         if plot is not None:
             _draw(plot, np.concatenate(points), values, colour)
         there.report_left_out()

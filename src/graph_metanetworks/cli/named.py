@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,9 +15,8 @@ from graph_metanetworks.checkpoints.networks import NetworkReader, example_of
 from graph_metanetworks.cli.target import load_network, parse_keyword
 from graph_metanetworks.console import say
 from graph_metanetworks.errors import TraceError
-from graph_metanetworks.graph.parameter_graph import ParameterGraph
 from graph_metanetworks.lookup import UnknownTarget
-from graph_metanetworks.trace.tracer import Tracer
+from graph_metanetworks.trace.tracer import Unused
 
 
 @dataclass(frozen=True)
@@ -77,25 +75,10 @@ def network_reader(
     input: Sequence[str] | None,
     key: str | None,
     ignore_extra: bool,
+    unused: Unused,
 ) -> NetworkReader:
     """Return how to read checkpoints, as the options of a command say."""
     args, kwargs = [*map(parse_literal, arg or ())], dict(map(parse_keyword, kwarg or ()))
     builder = Builder.of(network, args=args, kwargs=kwargs) if network else None
-    return NetworkReader(builder, parse_example(input) if input else None, key, ignore_extra)
-
-
-def traced_on(tracer: Tracer, named: Named, *, guessed: bool) -> ParameterGraph:
-    """Trace the network on the example; errors mention it if the example was guessed."""
-    with _mention_guess(named.example if guessed else None):
-        return tracer.trace(named.network, *named.example.args, **named.example.kwargs)
-
-
-@contextmanager
-def _mention_guess(guess: Example | None) -> Iterator[None]:
-    try:
-        yield
-    except TraceError as error:
-        if guess is None:
-            raise
-        guessed = f"No --input was given, so it was guessed: {guess}. Pass your own."
-        raise type(error)(f"{error}\n{guessed}") from error
+    example = parse_example(input) if input else None
+    return NetworkReader(builder, example, key, ignore_extra, unused)

@@ -35,6 +35,7 @@ def predict(
     labels: options.Labels = None,
     key: options.Key = None,
     ignore_extra: options.IgnoreExtra = False,
+    unused: options.Unused = "raise",
     level: Annotated[
         float | None, typer.Option(help="Probability that an interval holds the truth; 0.9 by default.")
     ] = None,
@@ -54,7 +55,7 @@ def predict(
         chosen = {} if level is None else {"level": level}
         if chosen and "level" not in runner.options:
             raise TaskError(f"--level is for runs that predict intervals, and {run} does not.")
-        reader = network_reader(network, arg, kwarg, input, key, ignore_extra)
+        reader = network_reader(network, arg, kwarg, input, key, ignore_extra, unused)
         there = NetworksAt.find(networks, reader, labels)
         _load.cache_clear()
         work = Predict(str((runner.folder or run).resolve()), tuple(chosen.items()))

@@ -7,9 +7,10 @@ from typing import Annotated, Literal, cast
 
 import typer
 
+from graph_metanetworks.checkpoints.networks import trace_on
 from graph_metanetworks.cli import options
 from graph_metanetworks.cli.friendly import Debug, friendly_errors
-from graph_metanetworks.cli.named import Saved, named_network, traced_on
+from graph_metanetworks.cli.named import Saved, named_network
 from graph_metanetworks.errors import PruneError
 from graph_metanetworks.prune.api import Pruning
 from graph_metanetworks.prune.api import prune as carry_out
@@ -61,7 +62,7 @@ def prune(
         saved = Saved(checkpoint, key, ignore_extra)
         named = named_network(target, arg, kwarg, input, high=high, meta=meta, saved=saved)
         network, example = named.network.eval(), named.example
-        graph = traced_on(Tracer(unknown=unknown, unused=unused), named, guessed=not input)
+        graph = trace_on(Tracer(unknown=unknown, unused=unused), named.network, named.example)
         plan = prune_plan(
             graph,
             network,

@@ -45,6 +45,7 @@ def search(
     labels: options.Labels = None,
     key: options.Key = None,
     ignore_extra: options.IgnoreExtra = False,
+    unused: options.Unused = "raise",
     json_file: options.Json = None,
     ray: options.Ray = None,
     quiet: options.Quiet = False,
@@ -53,7 +54,7 @@ def search(
     """List the networks of a zoo whose embeddings are nearest to that of a network."""
     with friendly_errors(debug=debug):
         check_writable(json_file)
-        reader = network_reader(network, arg, kwarg, input, key, ignore_extra)
+        reader = network_reader(network, arg, kwarg, input, key, ignore_extra, unused)
         wanted = _query(run, NetworksAt.find([query], reader, labels), query, index)
         there = None if zoo.suffix == EMBEDDINGS else NetworksAt.find([zoo], reader, labels)
         alone = json_file == STANDARD

@@ -7,9 +7,10 @@ from typing import Annotated, Literal
 
 import typer
 
+from graph_metanetworks.checkpoints.networks import trace_on
 from graph_metanetworks.cli import options
 from graph_metanetworks.cli.friendly import Debug, friendly_errors
-from graph_metanetworks.cli.named import Saved, named_network, traced_on
+from graph_metanetworks.cli.named import Saved, named_network
 from graph_metanetworks.cli.output import STANDARD, check_writable, write_text
 from graph_metanetworks.graph.description import describe_symmetry
 from graph_metanetworks.symmetry.export import export as exported
@@ -40,7 +41,7 @@ def symmetry(
         check_writable(json_file)
         saved = Saved(checkpoint, key, ignore_extra)
         named = named_network(target, arg, kwarg, input, high=high, meta=meta, saved=saved)
-        graph = traced_on(Tracer(unknown=unknown, unused=unused), named, guessed=not input)
+        graph = trace_on(Tracer(unknown=unknown, unused=unused), named.network, named.example)
         if export is not None:
             typer.echo(exported(graph.symmetry, export))
             return

@@ -11,9 +11,10 @@ from typing import Annotated, Literal
 import typer
 from torch import Tensor
 
+from graph_metanetworks.checkpoints.networks import trace_on
 from graph_metanetworks.cli import options
 from graph_metanetworks.cli.friendly import Debug, friendly_errors
-from graph_metanetworks.cli.named import Saved, named_network, traced_on
+from graph_metanetworks.cli.named import Saved, named_network
 from graph_metanetworks.cli.output import STANDARD, check_writable, write_text
 from graph_metanetworks.console import say
 from graph_metanetworks.graph.description import describe
@@ -63,7 +64,7 @@ def trace(
         named = named_network(target, arg, kwarg, input, high=high, meta=meta, saved=saved)
         tracer = Tracer(unknown=unknown, unused=unused, attention=attention, heads=heads)
         start = perf_counter()
-        graph = traced_on(tracer, named, guessed=not input)
+        graph = trace_on(tracer, named.network, named.example)
         seconds = perf_counter() - start
         if json_file != STANDARD:
             typer.echo(summary(graph, max_rows))

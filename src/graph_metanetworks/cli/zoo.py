@@ -223,6 +223,7 @@ def import_published(
     input: options.Inputs = None,
     key: options.Key = None,
     ignore_extra: options.IgnoreExtra = False,
+    unused: options.Unused = "raise",
     link: Annotated[
         bool, typer.Option("--link", help="folder: reference the files instead of copying their weights.")
     ] = False,
@@ -247,6 +248,7 @@ def import_published(
                 link=link,
                 key=key,
                 ignore_extra=ignore_extra,
+                unused=unused,
                 column=column,
                 file_column=file_column,
                 half=half,

@@ -61,10 +61,10 @@ def upload(
                 repo_type=kind,
                 commit_message=message or f"Upload with {LIBRARY}",
             )
-        except (OSError, ValueError) as error:
+        except Exception as error:  # those of the hub's HTTP client are no OSError
             raise StorageError(
-                f"cannot upload to {name} on the Hugging Face hub: {error}. Log in with `hf auth login`, or "
-                "pass token=..., and check that the repository is yours."
+                f"cannot upload to {name} on the Hugging Face hub: {error}. Check the connection, log in "
+                "with `hf auth login` or pass token=..., and check that the repository is yours."
             ) from error
     return str(url)
 
@@ -90,7 +90,7 @@ def download(
                 allow_patterns=None if files is None else [*files],
             )
         )
-    except (OSError, ValueError) as error:
+    except Exception as error:  # those of the hub's HTTP client are no OSError
         raise StorageError(f"cannot download {name} from the Hugging Face hub: {error}") from error
 
 

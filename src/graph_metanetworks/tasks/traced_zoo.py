@@ -13,7 +13,6 @@ from graph_metanetworks.errors import TraceError, ZooError
 from graph_metanetworks.graph.batch import Batch, collate
 from graph_metanetworks.graph.parameter_graph import ParameterGraph
 from graph_metanetworks.tasks.resident import Resident, is_finite
-from graph_metanetworks.trace.tracer import trace
 from graph_metanetworks.zoo.zoo import Zoo, ZooNetwork
 
 LARGEST = 1 << 30  # bytes: weights of larger zoos are read when needed
@@ -93,7 +92,9 @@ def trace_network(zoo: Zoo, network: ZooNetwork) -> ParameterGraph:
     # freshly initialised: a network that diverged cannot be run
     fresh = zoo.recipe.build(config).eval()
     try:
-        return trace(fresh, *zoo.recipe.example(config), **zoo.recipe.example_kwargs(config))
+        return zoo.recipe.tracer.trace(
+            fresh, *zoo.recipe.example(config), **zoo.recipe.example_kwargs(config)
+        )
     except TraceError as error:
         raise type(error)(f"network {network.index} of {zoo.folder}: {error}") from error
 

@@ -35,6 +35,8 @@ from graph_metanetworks.trace.record.tape import Operation, Tape, WatchEscapes, 
 from graph_metanetworks.trace.record.untouched import untouched
 from graph_metanetworks.trace.replay import Recording
 
+Unused = Literal["raise", "keep"]  # what to do with parameters that the example never reached
+
 _PACKAGE = __name__.partition(".")[0]
 
 
@@ -64,7 +66,7 @@ class Tracer:
     """
 
     unknown: Literal["raise", "pin"] = "raise"
-    unused: Literal["raise", "keep"] = "raise"
+    unused: Unused = "raise"
     attention: Literal["distinct", "shared"] = "distinct"
     heads: Literal["node", "index"] = "node"
     outputs: Callable[[Any], Any] | None = None
@@ -193,7 +195,8 @@ class Tracer:
             raise UnusedParameters(
                 f"the output does not depend on {len(missed)} parameter(s) of "
                 f"{type(model).__name__}: {listed(missed, 8)}. Pass an example that uses them, or trace with "
-                f'gmn.Tracer(unused="keep") to keep them as edges without symmetry.{_bypassed(missed, state)}'
+                'gmn.Tracer(unused="keep"), on the command line --unused keep, to keep them as edges without '
+                f"symmetry.{_bypassed(missed, state)}"
             )
         return [
             Parameter(name, tuple(tensor.shape), tensor.dtype, state.tied[name])

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from graph_metanetworks.errors import ZooError
+from graph_metanetworks.trace.tracer import Tracer
 
 Config = TypeVar("Config")  # a frozen dataclass of plain values, each a column of the table
 
@@ -108,6 +109,11 @@ class Recipe(ABC, Generic[Config]):
     def input_range(self) -> tuple[float, float] | None:
         """The smallest and the largest coordinate of inputs that are points, to probe networks between."""
         return None
+
+    @property
+    def tracer(self) -> Tracer:
+        """What traces the networks."""
+        return Tracer()
 
     @abstractmethod
     def shape(self, config: Config) -> Hashable:

@@ -28,6 +28,7 @@ from graph_metanetworks.checkpoints.example import Example
 from graph_metanetworks.checkpoints.networks import NetworkReader
 from graph_metanetworks.errors import ZooError
 from graph_metanetworks.table import Table
+from graph_metanetworks.trace.tracer import Unused
 from graph_metanetworks.zoo.check import check
 from graph_metanetworks.zoo.description import Description
 from graph_metanetworks.zoo.from_folder.importer import import_folder
@@ -88,6 +89,7 @@ class Zoo(Sequence["ZooNetwork"]):
         link: bool | None = None,
         key: str | None = None,
         ignore_extra: bool = False,
+        unused: Unused = "raise",
         column: str = COLUMN,
         file_column: str | None = None,
         half: bool = False,
@@ -111,6 +113,8 @@ class Zoo(Sequence["ZooNetwork"]):
             link: reference the files instead of copying their weights. Checksums are kept.
             key: where the weights are inside the files; found by default.
             ignore_extra: drop entries of a file that its network does not have.
+            unused: parameters that the output does not depend on: "raise" leaves the file out, "keep" accepts
+                them, as in `Tracer`.
             file_column: column of the table with the file names; found by default.
             half: store weights in half precision.
             quiet: hide the progress bar.
@@ -121,7 +125,7 @@ class Zoo(Sequence["ZooNetwork"]):
         builder = None if build is None else Builder.of(build, column=column)
         recipe = FolderRecipe(
             Path(folder).resolve(),
-            NetworkReader(builder, given, key, ignore_extra),
+            NetworkReader(builder, given, key, ignore_extra, unused),
             labels=table and {"source": table.source, "checksum": table.checksum},
             link=linked,
         )

@@ -45,7 +45,7 @@ def fitted(name: str, batch: gmn.Batch, **options) -> ChainModel:
     torch.manual_seed(0)
     model = MODELS[name](**{"hidden": 8, "layers": 2, **options})
     model.fit([batch])
-    return model.double()
+    return model.double().eval()
 
 
 # ------------------------------------------------------------------ permutations of an MLP's weights
@@ -101,6 +101,7 @@ PERMUTATIONS = {
 
 @pytest.fixture(scope="module")
 def weights() -> Weights:
+    torch.manual_seed(1)
     return {name: torch.randn_like(value, dtype=torch.float64) for name, value in mlp().state_dict().items()}
 
 
@@ -113,7 +114,7 @@ def test_the_symmetry_is_as_claimed_and_no_more(
     permute, commuting = PERMUTATIONS[permutation]
     graph = gmn.trace(mlp(), torch.zeros(1, 3))
     batch = gmn.collate([(graph, weights), (graph, permute(weights))])
-    model = fitted(name, batch, level=level)
+    model = fitted(name, batch, level=level, hidden=16)
     results = model(batch).detach()
     if level == "graph":
         first, second = results
@@ -121,7 +122,7 @@ def test_the_symmetry_is_as_claimed_and_no_more(
         before, after = batch.state_dicts(results)
         first, second = (torch.cat([x.flatten() for x in y.values()]) for y in (permute(before), after))
     error = float((first - second).abs().max() / results.abs().max())
-    assert error < 1e-9 if name in commuting else error > 1e-4
+    assert error < 1e-9 if name in commuting else error > 1e-6
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -160,14 +161,14 @@ def test_a_fresh_model_loads_a_fitted_one(name: str) -> None:
         model = fitted(name, batch, **options, hidden=None, budget=3000).float()
         again = MODELS[name](**options, layers=2, budget=3000)
         again.load_state_dict(model.state_dict())
-        assert torch.equal(model(batch), again(batch))
+        assert torch.equal(model(batch), again.eval()(batch))
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_gradients_reach_every_parameter(name: str) -> None:
     batch = batch_of(cnn(), cnn())
     for options in ({"out": 3}, {"level": "edge"}):
-        model = fitted(name, batch, **options).float()
+        model = fitted(name, batch, **options).float().train()
         model(batch).square().sum().backward()
         assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in model.parameters())
 
@@ -186,6 +187,12 @@ def test_weights_are_scaled_tensor_by_tensor() -> None:
         copy.load_state_dict({key: 3 * value + 1 for key, value in model.state_dict().items()})
     results = [fitted("nfn-hnp", batch)(batch) for batch in (batch_of(*first), batch_of(*second))]
     assert torch.allclose(*results, atol=1e-5)
+
+
+def test_a_batch_of_one_network_can_be_trained_on() -> None:
+    batch = batch_of(mlp())
+    model = fitted("nfn-np", batch).float()
+    assert torch.equal(model(batch), model.train()(batch))
 
 
 def test_embeddings_are_the_input_of_the_last_layer() -> None:

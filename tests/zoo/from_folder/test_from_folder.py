@@ -238,8 +238,10 @@ def test_tables_that_do_not_fit(tmp_path: Path) -> None:
         ZooError, match=r"no column .* names the checkpoints, such as a/1\.pt; its columns are x"
     ):
         Labels.read([{"x": "other"}]).by_file(FILES)
-    with pytest.raises(ZooError, match=r"several rows for a/1\.pt"):
+    with pytest.raises(ZooError, match=r"several rows for a/1\.pt in the column 'x'.*--file-column"):
         Labels.read([{"x": "a/1.pt"}, {"x": "1"}]).by_file(FILES)
+    versions = [{"version": 1, "x": file} for file in FILES]  # 1 is also the stem of a file
+    assert len(Labels.read(versions).by_file(FILES)) == len(FILES)
     with pytest.raises(ZooError, match="there is no table"):
         Labels.read(tmp_path / "none.csv")
     (tmp_path / "a.txt").write_text("")

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import ClassVar, Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from graph_metanetworks.errors import TaskError
@@ -20,6 +21,19 @@ from graph_metanetworks.nn.embedding import input_of
 from graph_metanetworks.nn.encoders import moments_of
 from graph_metanetworks.nn.fitted import Fitted
 from graph_metanetworks.nn.mlp import Mlp
+
+
+class Standardize(nn.BatchNorm1d):
+    """A batch norm of pooled states, which hardly differ between networks beside what all have in common.
+
+    In training, a batch of one network has no deviation; it is standardized as in evaluation.
+    """
+
+    def forward(self, input: Tensor) -> Tensor:  # [B, width]
+        if len(input) > 1:
+            return super().forward(input)
+        mean, variance = self.running_mean, self.running_var
+        return F.batch_norm(input, mean, variance, self.weight, self.bias, eps=self.eps)
 
 
 class ChainModel(Fitted):
@@ -39,7 +53,7 @@ class ChainModel(Fitted):
     permuted: ClassVar[Permuted]  # the neurons whose order makes no difference to it
     multiple: ClassVar[int] = 1  # of which `hidden` must be one
     body: nn.Module
-    norm: nn.LayerNorm  # at graph level
+    norm: Standardize  # at graph level
     head: Mlp
 
     def __init__(
@@ -110,7 +124,7 @@ class ChainModel(Fitted):
         width = sum(place.width(hidden) for place in form.places(self.permuted))
         return {
             "body": self.make_body(form, inputs, hidden, None),
-            "norm": nn.LayerNorm(width),
+            "norm": Standardize(width),
             "head": Mlp(width, 2 * hidden, self.out),
         }
 

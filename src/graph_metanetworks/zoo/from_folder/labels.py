@@ -55,7 +55,10 @@ class Labels:
             if file is None:
                 continue
             if file in found:
-                raise ZooError(f"{self.source} has several rows for {file}: keep one of them.")
+                raise ZooError(
+                    f"{self.source} has several rows for {file} in the column '{column}': keep one of them, "
+                    "or name the column of the files with --file-column."
+                )
             found[file] = _plain(row, column, set(reserved))
         return found
 
@@ -64,7 +67,8 @@ class Labels:
         return list(dict.fromkeys(name for row in self.rows for name in row))
 
     def _file_column(self, known: Mapping[str, str]) -> str:
-        hits = {name: sum(_key(row.get(name)) in known for row in self.rows) for name in self.columns}
+        values = {name: {_key(row.get(name)) for row in self.rows} for name in self.columns}
+        hits = {name: len({known[value] for value in own if value in known}) for name, own in values.items()}
         best = max(hits, key=lambda name: hits[name], default=None)
         if best is None or not hits[best]:
             example = next(iter(known.values()), "a.pt")

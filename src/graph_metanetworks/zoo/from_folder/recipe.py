@@ -15,6 +15,7 @@ from graph_metanetworks.checkpoints.builder import Builder, Facts, Shapes
 from graph_metanetworks.checkpoints.example import Example
 from graph_metanetworks.checkpoints.networks import NetworkReader
 from graph_metanetworks.errors import TraceError, ZooError
+from graph_metanetworks.trace.tracer import Tracer
 from graph_metanetworks.zoo.recipe import Recipe, Trained
 
 NOT_STORED = {"stored": False}
@@ -51,6 +52,7 @@ class FolderRecipe(Recipe[FileConfig]):
             "example": example and example.as_json(),
             "key": self.reader.key,
             "ignore_extra": self.reader.ignore_extra,
+            "unused": self.reader.unused,
             **self._further,
         }
 
@@ -60,12 +62,13 @@ class FolderRecipe(Recipe[FileConfig]):
         folder, reference, built = (known.pop(name) for name in ("folder", "network", "built"))
         column, args, kwargs = (known.pop(name) for name in ("column", "args", "kwargs"))
         example, key, ignore_extra = (known.pop(name) for name in ("example", "key", "ignore_extra"))
+        unused = known.pop("unused", "raise")  # zoos of earlier versions do not say
         if built and reference is None:
             builder = Builder(_lost)
         else:
             builder = Builder.of(reference, column=column, args=args, kwargs=kwargs) if reference else None
         given = Example.from_json(example) if example else None
-        return cls(Path(folder), NetworkReader(builder, given, key, ignore_extra), **known)
+        return cls(Path(folder), NetworkReader(builder, given, key, ignore_extra, unused), **known)
 
     def draw(self, generator: torch.Generator) -> FileConfig:
         raise ZooError("the networks of a folder are fixed: no more can be drawn.")
@@ -84,6 +87,10 @@ class FolderRecipe(Recipe[FileConfig]):
 
     def example_kwargs(self, config: FileConfig) -> dict[str, Any]:
         return self._built(config)[1].kwargs
+
+    @property
+    def tracer(self) -> Tracer:
+        return self.reader.tracer
 
     def shape(self, config: FileConfig) -> Hashable:
         return config.network
