@@ -125,7 +125,7 @@ def test_networks_of_one_image_stay_together(images: int, copies: int, name: str
 
 
 def test_settings_by_size_are_not_for_classes() -> None:
-    with pytest.raises(TaskError, match="no setting 'ood' here: give own, or a percentage"):
+    with pytest.raises(TaskError, match="no setting 'ood' here: give own, a percentage"):
         Classification().setting("ood")
 
 

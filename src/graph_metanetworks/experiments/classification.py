@@ -37,7 +37,7 @@ class Read:
 def classification_sections(results: Results, data: TaskData) -> list[Section]:
     classes = cast(ClassifiedZoo, data).classes
     setting = results.grid.settings[0]
-    found = {name: test_reads(results, cell) for name, cell in results.first_runs(setting).items()}
+    found = {name: read_tests(results, cell) for name, cell in results.first_runs(setting).items()}
     if not found:
         return []
     matrices = {name: confusion(reads, len(classes)) for name, reads in found.items()}
@@ -55,7 +55,7 @@ def _accuracy(predicted: np.ndarray, true: np.ndarray) -> float:
     return float(np.mean(predicted == true))
 
 
-def test_reads(results: Results, cell: Cell) -> list[Read]:
+def read_tests(results: Results, cell: Cell) -> list[Read]:
     with (cell.folder(results.out) / PREDICTIONS).open() as file:
         rows = [row for row in csv.DictReader(file) if row["part"] == "test"]
     return [
