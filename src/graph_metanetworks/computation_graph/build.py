@@ -38,7 +38,7 @@ def computation_graph(
     """
     check(model)
     like = next(model.parameters())
-    shape = tuple(example.shape) if isinstance(example, Tensor) else tuple(example)
+    shape = _shape(example)
     x = torch.zeros(shape, dtype=like.dtype, device=like.device)
     _check_size(model, x, max_edges)
     tape = Tape(lambda func: True, snapshot=True)  # keeps constants as they were when used
@@ -58,6 +58,14 @@ def computation_graph(
     outputs = builder.layer("output", "output", result.shape)
     builder.join(outputs, labels[last], builder.constant(1.0))
     return _finished(builder, model, tensors)
+
+
+def _shape(example: Tensor | Sequence[int]) -> tuple[int, ...]:
+    if isinstance(example, Tensor):
+        return tuple(example.shape)
+    if not all(isinstance(size, int) for size in example):
+        raise TraceError(f"an example is a tensor or its shape, not {example!r:.60}: pass one tensor.")
+    return tuple(example)
 
 
 def _run(model: nn.Module, x: Tensor, *modes: AbstractContextManager) -> Tensor:
