@@ -16,7 +16,8 @@ from graph_metanetworks.computation_graph.rules import ZEROS, LabelledCall, run
 from graph_metanetworks.errors import TooLarge, TraceError, UnsupportedOperation, UnusedParameters
 from graph_metanetworks.graph.parts import Parameter
 from graph_metanetworks.trace.record.checks import check
-from graph_metanetworks.trace.record.tape import Escape, Operation, Tape, WatchEscapes, plain_kernels, refs
+from graph_metanetworks.trace.record.operation import Escape, Operation, refs
+from graph_metanetworks.trace.record.tape import Tape, WatchEscapes, plain_kernels
 from graph_metanetworks.trace.record.untouched import untouched
 
 MAX_EDGES = 200_000
