@@ -114,7 +114,11 @@ class PrunePlan:
         for what, (before, after) in (("parameters", self.parameters), ("operations", self.operations)):
             share = f" ({1 - after / before:.0%} less)" if before else ""
             lines.append(f"{what}: {before:,} -> {after:,}{share}")
-        return "\n".join(lines if self.pruned else [*lines, "nothing is removed"])
+        if not self.factors:
+            lines.append("nothing can be removed: all units are inputs or outputs, or fixed by an operation")
+        elif not self.pruned:
+            lines.append("nothing is removed")
+        return "\n".join(lines)
 
 
 def prune_plan(
