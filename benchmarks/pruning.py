@@ -286,13 +286,16 @@ def _output_layers(graph: gmn.ParameterGraph, model: nn.Module) -> list[Any]:
         for block in graph.blocks
         if block.parameter and any(g.kind == "output" for g in graph.block_ends.targets(block))
     }
-    free = set(graph.symmetry.variables)
-    names |= {
-        name
-        for name, dims in graph.symmetry.parameters.items()
-        if name in ties and name.endswith("weight") and len(dims) > 1 and free.isdisjoint(variables(dims[0]))
-    }
     own = {owned for name in names for owned in ties[name]}
+    # a tied embedding is not an output
+    own = {n for n in own if not isinstance(modules[n.rpartition(".")[0]], nn.Embedding)}
+    free = set(graph.symmetry.variables)
+    for name, dims in graph.symmetry.parameters.items():
+        if name in ties and name.endswith("weight") and len(dims) > 1:
+            module = modules[name.rpartition(".")[0]]
+            transposed = isinstance(module, nn.Embedding | nn.modules.conv._ConvTransposeNd)
+            if free.isdisjoint(variables(dims[1 if transposed else 0])) and type(module).__name__ != "Conv1D":
+                own.add(name)
     owners = {name: modules[name.rpartition(".")[0]] for name in own}
     parameters = dict(model.named_parameters())
     # a bare weight of a module that has others is ignored alone
