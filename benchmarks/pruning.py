@@ -291,11 +291,12 @@ def _output_layers(graph: gmn.ParameterGraph, model: nn.Module) -> list[Any]:
     own = {n for n in own if not isinstance(modules[n.rpartition(".")[0]], nn.Embedding)}
     free = set(graph.symmetry.variables)
     for name, dims in graph.symmetry.parameters.items():
-        if name in ties and name.endswith("weight") and len(dims) > 1:
-            module = modules[name.rpartition(".")[0]]
+        for each in ties.get(name, ()) if len(dims) > 1 else ():
+            module = modules[each.rpartition(".")[0]]
             transposed = isinstance(module, nn.Embedding | nn.modules.conv._ConvTransposeNd)
-            if free.isdisjoint(variables(dims[1 if transposed else 0])) and type(module).__name__ != "Conv1D":
-                own.add(name)
+            known = each.endswith("weight") and type(module).__name__ != "Conv1D"
+            if known and free.isdisjoint(variables(dims[1 if transposed else 0])):
+                own.add(each)
     owners = {name: modules[name.rpartition(".")[0]] for name in own}
     parameters = dict(model.named_parameters())
     # a bare weight of a module that has others is ignored alone
