@@ -1,6 +1,6 @@
 """Prune a CNN that was trained on digits, fine-tune it, and plot accuracy against size.
 
-python examples/prune.py [--plot prune.svg]      # magnitude, Taylor and random, half a minute
+python examples/prune.py [--plot prune.svg]      # magnitude, Taylor and random; three seeds, two minutes
 """
 
 import argparse
@@ -17,6 +17,7 @@ parser = argparse.ArgumentParser(description="Accuracy of a pruned and fine-tune
 parser.add_argument("--plot", metavar="FILE", help="draw the curves to an svg, png or pdf file")
 parser.add_argument("--epochs", type=int, default=15, help="training epochs")
 parser.add_argument("--fine-tune", type=int, default=2, help="epochs of fine-tuning after pruning")
+parser.add_argument("--seeds", type=int, default=3, help="networks that are trained and pruned")
 parser.add_argument("--amounts", type=float, nargs="+", default=[0.3, 0.5, 0.7, 0.8, 0.9])
 options = parser.parse_args()
 
@@ -56,30 +57,35 @@ def loss(model: nn.Module) -> torch.Tensor:
     return cross_entropy(model(images[train[:256]]), labels[train[:256]])
 
 
-torch.manual_seed(0)
-model = fit(network(), options.epochs)
 example = images[test[:2]]
-graph = gmn.trace(model, example)
-curves: dict[str, list[tuple[int, float]]] = {}
-for importance in ("magnitude", "taylor", "random"):
-    for amount in track([0.0, *options.amounts], importance, transient=True):
-        torch.manual_seed(0)
-        plan = gmn.prune_plan(
-            graph, model, amount, importance, loss=loss, generator=torch.Generator().manual_seed(0)
-        )
-        small = fit(gmn.prune(model, plan, example), options.fine_tune) if amount else model
-        curves.setdefault(importance, []).append((plan.parameters[1], accuracy(small)))
-        print(
-            f"{importance:9}  {amount:4.0%} of channels  {plan.parameters[1]:6,} parameters  "
-            f"{curves[importance][-1][1]:.1%}"
-        )
+curves: dict[str, dict[int, list[float]]] = {}  # accuracies by number of parameters
+for seed in range(options.seeds):
+    torch.manual_seed(seed)
+    model = fit(network(), options.epochs)
+    graph = gmn.trace(model, example)
+    for importance in ("magnitude", "taylor", "random"):
+        for amount in track([0.0, *options.amounts], f"{importance}, seed {seed}", transient=True):
+            torch.manual_seed(seed)
+            draws = torch.Generator().manual_seed(seed)
+            plan = gmn.prune_plan(graph, model, amount, importance, loss=loss, generator=draws)
+            small = fit(gmn.prune(model, plan, example), options.fine_tune) if amount else model
+            found = curves.setdefault(importance, {}).setdefault(plan.parameters[1], [])
+            found.append(accuracy(small))
+
+for importance, points in curves.items():
+    for amount, (size, scores) in zip([0.0, *options.amounts], points.items(), strict=True):
+        share = f"{importance:9}  {amount:4.0%} of channels  {size:6,} parameters"
+        print(f"{share}  {sum(scores) / len(scores):.1%} ({min(scores):.1%} to {max(scores):.1%})")
 
 if options.plot:
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(figsize=(5.5, 3.5))
     for importance, points in curves.items():
-        axes.plot(*zip(*points, strict=True), marker="o", label=importance)
+        means = [sum(scores) / len(scores) for scores in points.values()]
+        (line,) = axes.plot([*points], means, marker="o", label=importance)
+        lowest, highest = ([pick(scores) for scores in points.values()] for pick in (min, max))
+        axes.fill_between([*points], lowest, highest, color=line.get_color(), alpha=0.15, linewidth=0)
     axes.set(xscale="log", xlabel="parameters", ylabel="test accuracy")
     axes.legend(frameon=False)
     figure.tight_layout()

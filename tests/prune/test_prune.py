@@ -192,6 +192,8 @@ def test_options() -> None:
     assert sum(sizes(amount=0.5, scope="global")) == 7
     plan = gmn.prune_plan(graph, model, 0.5, target="parameters")
     assert plan.parameters[1] <= plan.parameters[0] / 2
+    plan = gmn.prune_plan(graph, model, 0.5, minimum={"0": 9})
+    assert (plan["0"].reason, plan["2"].size) == ("the minimum is 9", 3)
     own = gmn.prune_plan(graph, model, 0.5, {"0": torch.arange(8)})
     assert own["0"].kept.tolist() == [False] * 4 + [True] * 4
 
@@ -229,6 +231,8 @@ def test_meta() -> None:
         ({"importance": "taylor", "loss": lambda model: torch.zeros(2)}, "one number"),
         ({"amount": "half"}, "between 0 and 1"),
         ({"minimum": 0}, "at least 1"),
+        ({"minimum": 9}, "has 8, and the minimum is 9"),
+        ({"multiple_of": 8}, "has 8, and sizes are multiples of 8"),
         ({"amount": 0.99, "target": "parameters", "minimum": 4}, "cannot be reduced"),
     ],
 )
@@ -302,23 +306,49 @@ def test_saving(name: str, tmp_path) -> None:
         gmn.load_pruned(tmp_path / "elsewhere")
 
 
-def test_a_configuration_of_transformers(tmp_path) -> None:
+def llama():
     transformers = pytest.importorskip("transformers")
-    config = transformers.LlamaConfig(
-        hidden_size=16,
-        intermediate_size=20,
-        num_hidden_layers=1,
-        num_attention_heads=4,
-        head_dim=4,
-        num_key_value_heads=4,
-        vocab_size=11,
-    )
-    model = transformers.LlamaForCausalLM(config).eval()
+    sizes = {"hidden_size": 16, "intermediate_size": 20, "num_attention_heads": 4, "num_key_value_heads": 2}
+    config = transformers.LlamaConfig(**sizes, num_hidden_layers=1, head_dim=4, vocab_size=11)
+    return transformers.LlamaForCausalLM(config)
+
+
+def gpt2():
+    transformers = pytest.importorskip("transformers")
+    config = transformers.GPT2Config(n_embd=16, n_layer=1, n_head=4, vocab_size=11, n_positions=8)
+    return transformers.GPT2LMHeadModel(config)
+
+
+@pytest.mark.parametrize(
+    ("build", "amount", "expected"),
+    [
+        (llama, {"*gate_proj*": 0.5}, {"intermediate_size": 10}),
+        (
+            llama,
+            {"*q_proj heads": 0.5},
+            {"num_attention_heads": 2, "num_key_value_heads": 1, "hidden_size": 16},
+        ),
+        (gpt2, {"*c_fc": 0.5}, {"n_inner": 32, "n_embd": 16}),
+    ],
+)
+def test_a_configuration_of_transformers(build, amount, expected, tmp_path) -> None:
+    model = build().eval()
     example = {"input_ids": torch.arange(6)[None], "use_cache": False}
-    graph = gmn.trace(model, **example)
-    plan = gmn.prune_plan(graph, model, {"*gate_proj*": 0.5})
+    plan = gmn.prune_plan(gmn.trace(model, **example), model, amount)
     small = gmn.prune(model, plan, **example)
     gmn.save_pruned(small, tmp_path)
-    again = transformers.LlamaForCausalLM.from_pretrained(tmp_path)
-    assert again.config.intermediate_size == 10
+    again = type(model).from_pretrained(tmp_path)
+    assert {name: getattr(again.config, name) for name in expected} == expected
     assert torch.allclose(again(**example).logits, small(**example).logits, atol=1e-6)
+
+
+def test_sizes_that_are_equal_by_chance_are_told_apart() -> None:
+    """BERT with as many heads as dimensions in each: both fit every operation."""
+    transformers = pytest.importorskip("transformers")
+    config = transformers.BertConfig(
+        hidden_size=16, num_attention_heads=4, intermediate_size=8, num_hidden_layers=1, vocab_size=11
+    )
+    model, ids = transformers.BertModel(config).eval(), torch.arange(6)[None]
+    plan = gmn.prune_plan(gmn.trace(model, ids), model, {"*heads": 0.5}, exclude="*within*")
+    small = gmn.prune(model, plan, ids, form="module")
+    assert small.encoder.layer[0].attention.self.attention_head_size == 4

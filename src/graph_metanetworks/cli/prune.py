@@ -82,4 +82,6 @@ def prune(
         save_pruned(small, out)
         pruning = cast(Pruning, small.pruning)
         what = "a module of the same class" if pruning.form == "module" else f"a program: {pruning.reason}"
+        if pruning.fixed_batch:
+            what += f"\nbatches have the size of the example's: {pruning.fixed_batch}"
         typer.echo(f"result: {what}\nproved: {pruning.proof}\nsaved to {out}")

@@ -117,7 +117,9 @@ def _operations(recording: Recording, like: Recording) -> list[Operation]:
     """Return the operations of a recording if they are those of another."""
     flat = _flat(recording)
     if [operation.func for operation in flat] != [operation.func for operation in _flat(like)]:
-        raise FixedBatch("it calls other operations with a larger one")
+        one = any(entry.shape[:1] == (1,) for entry in like.inputs.values())
+        hint = ". Use an example with a batch of two: one is a special case to PyTorch" if one else ""
+        raise FixedBatch(f"it calls other operations with a larger one{hint}")
     shapes, others = (
         {key: value.shape for key, value in own.constants.values.items()} for own in (recording, like)
     )

@@ -67,7 +67,8 @@ def save_pruned(small: nn.Module, folder: str | Path) -> None:
         "tied": names,
         "no program": why,
         "learned": [name for name, _ in small.named_parameters(remove_duplicate=False)],
-        "hugging face": pruning.form == "module" and save_configuration(small, pruning.plan, folder),
+        "hugging face": pruning.form == "module"
+        and save_configuration(small, pruning.plan, pruning.example, folder),
     }
     write_durably(folder / DESCRIPTION, json.dumps(description, indent=1).encode())
 

@@ -98,8 +98,11 @@ class ModuleResizer:
     def _alternatives(
         self, decision: Decision, options: Mapping[Place, int], path: str
     ) -> list[tuple[Place, int]]:
-        """Return other values for the module that failed and those around it, the most doubtful first."""
-        around = [place for place in options if _is_around(place[0], _position(path))]
+        """Return other values for the module that failed and those around it, the most doubtful first.
+
+        If none failed, the result differs, and any may be wrong.
+        """
+        around = [place for place in options if not path or _is_around(place[0], _position(path))]
         around.sort(key=lambda place: (-len(place[0]), self._evidence[place]))
         return [(p, choice) for p in around for choice in range(options[p]) if choice != decision[p]]
 

@@ -18,7 +18,7 @@ from graph_metanetworks.prune.coupling import coupled_axes
 from graph_metanetworks.prune.importance import Importance, Loss, Scores
 from graph_metanetworks.prune.limits import Limits, refused_axes
 from graph_metanetworks.prune.savings import count_operations, count_parameters
-from graph_metanetworks.prune.selection import Choice, choose
+from graph_metanetworks.prune.selection import MINIMUM, MULTIPLE, Choice, choose, why_kept
 from graph_metanetworks.symmetry.axes import Axis, ordered_parents
 from graph_metanetworks.symmetry.factors import Factor
 from graph_metanetworks.symmetry.subsets import Subset
@@ -114,6 +114,10 @@ class PrunePlan:
         for what, (before, after) in (("parameters", self.parameters), ("operations", self.operations)):
             share = f" ({1 - after / before:.0%} less)" if before else ""
             lines.append(f"{what}: {before:,} -> {after:,}{share}")
+        if not self.factors:
+            lines.append("nothing can be removed: all units are inputs or outputs, or fixed by an operation")
+        elif not self.pruned:
+            lines.append("nothing is removed")
         return "\n".join(lines)
 
 
@@ -193,22 +197,33 @@ def prune_plan(
                 break
             for axis, why in refused.items():
                 limits.freeze(axis, why)
+        by_axis = {choice.axis: choice for choice in choices}
         own = [
             PlannedFactor(
                 names[f.axis],
                 f,
                 kept[f.axis],
                 f.axis in coupling,
-                limits.frozen.get(
-                    f.axis, "" if not bool(kept[f.axis].all()) else "the amount is below one unit"
-                ),
+                limits.frozen.get(f.axis)
+                or ("" if not bool(kept[f.axis].all()) else why_kept(by_axis[f.axis], multiple_of, scope)),
             )
             for f in factors
             if f.axis is not None
         ]
         return PrunePlan(graph, tuple(own))
 
-    return planned(1.0) if target == "units" else _met(planned, target, max(amounts.values()))
+    if target != "units":
+        return _met(planned, target, max(amounts.values()))
+    plan = planned(1.0)
+    held = [own for own in plan.factors if own.reason.startswith((MINIMUM, MULTIPLE))]
+    if held and not plan.pruned:
+        largest = max(held, key=lambda own: own.factor.size)
+        raise PruneError(
+            f"nothing can be removed from {graph.name}: '{largest.name}', the largest factor that may lose "
+            f"units, has {largest.factor.size}, and {largest.reason}. Lower minimum or multiple_of, or raise "
+            "the amount."
+        )
+    return plan
 
 
 def _met(planned: Any, target: str, amount: float) -> PrunePlan:

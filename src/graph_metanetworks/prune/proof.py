@@ -81,6 +81,11 @@ def _first(outputs: list[Tensor], count: int) -> list[Tensor]:
     return [output[:count] if output.ndim else output for output in outputs]
 
 
+def _agree(expected: list[Tensor], found: list[Tensor], tolerance: float) -> bool:
+    same = [a.shape for a in expected] == [b.shape for b in found]
+    return same and difference(expected, found) <= tolerance
+
+
 def _may_add(target: Any) -> bool:
     return not (isinstance(target, torch._ops.OpOverload) and functional_name(target) in CHOOSING)
 
@@ -145,9 +150,8 @@ class Prover:
         expected = double.run(double.model, given=(given, named))
         if difference(expected, found) > self.tolerance:
             raise FixedBatch("with two examples more, its operations compute something else")
-        pruned = self.pruned or []
-        independent = difference(double.run(double.model), _first(expected, batch.size)) <= self.tolerance
-        if independent and difference(pruned, _first(left, batch.size)) > self.tolerance:
+        independent = _agree(double.run(double.model), _first(expected, batch.size), self.tolerance)
+        if independent and not _agree(self.pruned or [], _first(left, batch.size), self.tolerance):
             raise FixedBatch("with two examples more, what is left computes something else")
         return batch
 

@@ -12,6 +12,8 @@ from torch import Tensor
 from graph_metanetworks.prune.limits import Limits
 from graph_metanetworks.symmetry.axes import Axis
 
+MINIMUM, MULTIPLE = "the minimum is", "sizes are multiples of"  # how two reasons begin
+
 
 @dataclass(frozen=True, eq=False)
 class Choice:
@@ -39,6 +41,20 @@ def choose(choices: Sequence[Choice], limits: Limits, multiple_of: int, scope: s
             order = by_axis[axis].scores.argsort(dim=-1, descending=True, stable=True)
             kept[axis] = order.argsort(dim=-1) < left
     return kept
+
+
+def why_kept(choice: Choice, multiple_of: int, scope: str) -> str:
+    """Return why an axis that may lose units keeps all of them."""
+    size, count = choice.axis.size, round(choice.amount * choice.axis.size)
+    if choice.minimum >= size > 1:
+        return f"{MINIMUM} {choice.minimum}"
+    if scope == "global":
+        return "other units rank lower"
+    if not count:
+        return "the amount is below one unit"
+    if ceil(max(size - count, 1) / multiple_of) * multiple_of >= size > 1 < multiple_of:
+        return f"{MULTIPLE} {multiple_of}"
+    return "the smallest size that is allowed"
 
 
 def _allowed(tie: list[Axis], by_axis: dict, limits: Limits, left: int, multiple_of: int) -> int:
