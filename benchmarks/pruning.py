@@ -33,7 +33,7 @@ from graph_metanetworks.errors import PruneError
 from graph_metanetworks.prune.double import exactly
 from graph_metanetworks.symmetry.axes import variables
 from graph_metanetworks.testing.function import difference
-from graph_metanetworks.trace.record.tape import tensors
+from graph_metanetworks.trace.record.operation import tensors
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import graph_metanetworks as gmn
-from graph_metanetworks import CheckpointError
+from graph_metanetworks import CheckpointError, StateDictMismatch
 from graph_metanetworks.checkpoints.builder import Builder, Facts
 from graph_metanetworks.checkpoints.example import Example
 from graph_metanetworks.checkpoints.find import find_checkpoints
@@ -57,7 +57,7 @@ def test_builders_that_fail() -> None:
         Builder.of(lambda: 1 / 0)(FACTS)
     with pytest.raises(CheckpointError, match=r"TypeError: .* 'height' was given the path of the file"):
         Builder.of(lambda height: nn.Linear(height, 1))(FACTS)
-    with pytest.raises(CheckpointError, match=r"returned a str, not an nn.Module"):
+    with pytest.raises(CheckpointError, match=r"returned an object of type str, not an nn.Module"):
         Builder.of(lambda: "no network")(FACTS)
     assert Builder.of(lambda: None).reference is None
     assert Builder.of(nn.Linear).reference == "torch.nn.modules.linear:Linear"
@@ -128,6 +128,10 @@ def test_a_hugging_face_folder_needs_no_builder(tmp_path: Path) -> None:
     assert saved.trace().num_parameters == sum(p.numel() for p in model.parameters())
     beside = NetworkReader().read(tmp_path / "model.safetensors")  # config.json is beside the file
     assert beside.architecture == saved.architecture
+    (tmp_path / "config.json").write_text('{"model_type": "none"}')
+    with pytest.raises(StateDictMismatch, match="transformers cannot build") as error:
+        NetworkReader().read(tmp_path)
+    assert len(str(error.value)) < 600  # transformers lists every model that it has
     (tmp_path / "config.json").unlink()
     with pytest.raises(CheckpointError, match="is unknown: name the class or function that builds it"):
         NetworkReader().read(tmp_path / "model.safetensors")

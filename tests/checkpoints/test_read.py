@@ -158,7 +158,8 @@ def test_prefixes_are_stripped(prefix: str, weights, tmp_path: Path) -> None:
     read = gmn.read_checkpoint(tmp_path / "a.pt", network())
     assert same(read, weights) and "stripped" in read.summary
     if not prefix.startswith("net"):  # what is no known wrapper may be part of the names
-        assert same(gmn.read_checkpoint(tmp_path / "a.pt"), weights)
+        plain = gmn.read_checkpoint(tmp_path / "a.pt")
+        assert same(plain, weights) and plain.summary.count("stripped '") == 1
 
 
 def test_prefixes_are_added_and_removed_inside(weights, tmp_path: Path) -> None:
@@ -204,6 +205,12 @@ def test_mismatches_name_the_nearest(weights, tmp_path: Path) -> None:
     assert "last.weight [2, 4]; nearest: 3.weight [2, 4]" in text
     assert "0.weight [4, 3], in the file [4, 5]" in text
     assert text.count("more.") == 1  # after last.weight and last.bias: three of each side
+
+
+def test_the_nearest_name_has_the_same_shape_if_one_has(tmp_path: Path) -> None:
+    torch.save({"stem.weight": torch.zeros(9, 9), "last.weight": torch.zeros(2, 4)}, tmp_path / "a.pt")
+    with pytest.raises(StateDictMismatch, match=r"3.weight \[2, 4\]; nearest: last.weight \[2, 4\]"):
+        gmn.read_checkpoint(tmp_path / "a.pt", nn.ModuleDict({"3": nn.Linear(4, 2)}))
 
 
 def test_what_newer_releases_renamed_or_left_out(weights, tmp_path: Path) -> None:
@@ -254,6 +261,7 @@ def test_files_that_are_no_checkpoints(weights, tmp_path: Path) -> None:
         "keras.pt": b"\x89HDF\r\n\x1a\n" + bytes(99),
         "noise.pt": bytes(range(128, 255)),
         "plain.pt": pickle.dumps({"w": [1]}, protocol=2),
+        "new.pt": pickle.dumps({"w": [1]}, protocol=4),
         "cut.pt": (tmp_path / "good.pt").read_bytes()[:300],
         "cut.safetensors": (tmp_path / "good.safetensors").read_bytes()[:-9],
         "head.safetensors": (tmp_path / "good.safetensors").read_bytes()[:40],
@@ -267,6 +275,7 @@ def test_files_that_are_no_checkpoints(weights, tmp_path: Path) -> None:
         "keras.pt": "HDF5",
         "noise.pt": "is no checkpoint: its format is unknown",
         "plain.pt": "is no checkpoint: it is a pickle that PyTorch did not write",
+        "new.pt": "is no checkpoint: it is a pickle that PyTorch did not write",
         "zip.pt": "a zip archive of readme.txt",
         "script.pt": "TorchScript",
         "cut.pt": "is damaged",

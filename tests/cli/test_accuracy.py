@@ -220,5 +220,5 @@ def test_the_experiment(folder: Path, tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_bad_experiments(folder: Path, tmp_path: Path) -> None:
     words = ("experiment", "accuracy", "--zoo", folder / "zoo", "--out", tmp_path, *QUICK)
-    assert "there is no method 'nft'" in fails(*words, "--methods", "gmn,nft")
+    assert "there is no method 'gnm'" in fails(*words, "--methods", "gmn,gnm")
     assert "there is no setting 'all'" in fails(*words, "--settings", "50,all")

@@ -35,7 +35,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_zoo_is_like_any_other(place: Path) -> None:
-    assert "all 1 shards with 24 networks are intact" in succeeds("zoo", "check", place / "zoo").output
+    assert "1 shard with 24 networks: all intact" in succeeds("zoo", "check", place / "zoo").output
     output = succeeds("zoo", "info", place / "zoo").output
     assert all(family in output for family in ("mlp", "deep", "gru")) and "models.py:build" in output
 
@@ -49,6 +49,7 @@ def test_what_is_left_out_is_listed(place: Path, tmp_path: Path) -> None:
     words = ("zoo", "import", "folder", place / "checkpoints", "--out", tmp_path / "none", "--quiet")
     assert "none of the 24 checkpoints" in fails(*words)
     assert "as --network my_model.py:build" in fails(*words)
+    assert not (tmp_path / "none").exists()  # the corrected command may use the same folder
 
 
 def test_a_mixed_folder_is_predicted(place: Path, tmp_path: Path) -> None:

@@ -132,7 +132,7 @@ def test_a_wrong_target_is_explained(target, message):
     [
         ("number", "is a int"),
         ("broken", "RuntimeError: no such weights"),
-        ("text", "returned a str"),
+        ("text", "returned an object of type str"),
         ("made --arg 3", "takes no --arg"),
     ],
 )

@@ -1,10 +1,8 @@
 """--ray gives the same results as one process, even if workers are lost."""
 
 import json
-import os
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -18,7 +16,7 @@ import graph_metanetworks as gmn
 from graph_metanetworks.cli import app
 from graph_metanetworks.errors import TaskError
 from graph_metanetworks.tasks.share_out import share_out
-from support.ray_cluster import two_nodes
+from support.ray_cluster import DiesOnce, two_nodes
 from support.scaled_networks import scaled_zoo
 
 NETWORK = """
@@ -71,20 +69,6 @@ def test_embed_and_predict_on_two_machines(
     assert here.equals(there) and len(here) > 40
     assert (tmp_path / "here.json").read_text() == (tmp_path / "there.json").read_text()
     assert pq.ParquetFile(tmp_path / "there.parquet").num_row_groups > 2  # it was shared out
-
-
-@dataclass(frozen=True)
-class DiesOnce:
-    """Kills its process the first time that it meets the first part."""
-
-    folder: str
-
-    def __call__(self, part: int) -> int:
-        marker = Path(self.folder, "died")
-        if part == 0 and not marker.exists():
-            marker.touch()
-            os._exit(1)
-        return 10 * part
 
 
 @pytest.mark.slow

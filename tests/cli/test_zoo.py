@@ -131,6 +131,7 @@ def test_info(zoo: Path, tmp_path: Path) -> None:
     known = json.loads(passes("info", zoo, "--json"))
     assert known["networks"] == known["wanted"] == 30 and known["settings"]["steps"] == 4
     assert "must end in" in fails("info", zoo, "--plot", "h.gif")
+    assert "there is no folder" in fails("info", zoo, "--plot", tmp_path / "no" / "h.png")
     for option in ("--metric", "--by"):
         said = fails("info", zoo, option, "psnr")
         assert "there is no column 'psnr'" in said and "seed" not in said
@@ -172,7 +173,7 @@ def test_info_without_a_usual_metric(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_check(zoo: Path) -> None:
-    assert "with 30 networks are intact" in passes("check", zoo)
+    assert "with 30 networks: all intact" in passes("check", zoo)
     weights = zoo / "weights-00001.safetensors"
     content = weights.read_bytes()
     weights.write_bytes(content[:-1])

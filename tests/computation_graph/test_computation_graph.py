@@ -129,6 +129,16 @@ def test_evaluate_equals_random_networks(seed, family):
     torch.testing.assert_close(graph.evaluate(x), network.model(x), rtol=1e-12, atol=1e-12)
 
 
+def test_the_example_is_a_tensor_or_its_shape():
+    model = mlp_of([2, 3, 1])
+    assert (
+        len({str(gmn.computation_graph(model, x)) for x in (torch.zeros(1, 2), (1, 2), torch.Size([1, 2]))})
+        == 1
+    )
+    with pytest.raises(gmn.TraceError, match="pass one tensor"):
+        gmn.computation_graph(model, (torch.zeros(1, 2),))
+
+
 def test_other_weights():
     model, other = (randomised(mlp_of([2, 3, 1])) for _ in range(2))
     graph = gmn.computation_graph(model, (1, 2)).with_weights(other.state_dict())

@@ -4,6 +4,8 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -29,3 +31,20 @@ def two_nodes() -> Iterator[str]:
         yield machines.address
     finally:
         machines.shutdown()
+
+
+@dataclass(frozen=True)
+class DiesOnce:
+    """Kills its process the first time that it meets the first part.
+
+    It is in a module that the workers can import: tests are none.
+    """
+
+    folder: str
+
+    def __call__(self, part: int) -> int:
+        marker = Path(self.folder, "died")
+        if part == 0 and not marker.exists():
+            marker.touch()
+            os._exit(1)
+        return 10 * part

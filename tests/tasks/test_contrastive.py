@@ -152,6 +152,7 @@ def test_a_run_embeds_before_the_projector_and_predicts_columns(run: Path, zoo: 
     first = runner(batch)[0]
     assert first.values == pytest.approx(tuple(runner.reference(found[:1])[0].tolist()), rel=1e-5)
     assert "size" in str(runner.table([first]).text())
+    assert runner.record(first) == {"name": first.name, "size": first.values[0], "rate": first.values[1]}
     assert set(runner.run.scores["test"]) == {"loss", "retrieval", "mse", "mse_size", "mse_rate"}
     header = (run / "predictions.csv").read_text().splitlines()[0]
     assert header == "index,part,true size,true rate,predicted size,predicted rate"

@@ -11,8 +11,9 @@ from typer.testing import CliRunner
 
 import graph_metanetworks as gmn
 from graph_metanetworks.cli import app
-from graph_metanetworks.errors import StorageError, TaskError
+from graph_metanetworks.errors import StorageError, TaskError, ZooError
 from graph_metanetworks.tasks import Runner
+from support.checkpoint_folder import write_folder
 from support.scaled_networks import scaled_zoo
 
 hub = pytest.importorskip("huggingface_hub")
@@ -149,6 +150,21 @@ def test_a_zoo_is_a_data_set(zoo: gmn.Zoo, cache: Path) -> None:
     assert 'data_files: "table-*.parquet"' in card and "| networks | 24 |" in card
     assert "![Distribution over the networks](histogram.png)" in card and "`test_accuracy`" in card
     assert (place / "histogram.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_zoo_of_a_folder_is_shared_without_paths_and_code(tmp_path: Path, cache: Path) -> None:
+    folder, words = write_folder(tmp_path, 3), {"labels": tmp_path / "results.csv", "quiet": True}
+    build = f"{tmp_path / 'models.py'}:build"
+    zoo = gmn.Zoo.from_folder(folder, build=build, out=tmp_path / "zoo", **words)
+    gmn.zoo.push_to_hub(zoo, "someone/mine")
+    place = uploaded(cache, "someone/mine", "dataset")
+    assert all(str(tmp_path) not in (place / name).read_text() for name in ("zoo.json", "README.md"))
+    with pytest.raises(ZooError, match=r"builds the networks, models.py:build: .* from_hub\(name, build="):
+        gmn.zoo.from_hub("someone/mine")
+    again = gmn.zoo.from_hub("someone/mine", build=build)
+    again[2].build().load_state_dict(zoo[2].state_dict)
+    with pytest.raises(ZooError, match="without --link"):
+        gmn.zoo.push_to_hub(gmn.Zoo.from_folder(folder, build=build, link=True, **words), "someone/mine")
 
 
 def test_what_cannot_be_shared(runner: Runner, zoo: gmn.Zoo) -> None:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 import graph_metanetworks as gmn
 from graph_metanetworks.trace.interpret.memory import _overlap
-from graph_metanetworks.trace.record.tape import TensorRef
+from graph_metanetworks.trace.record.operation import TensorRef
 from support.composed import Composed
 from support.graph_hash import hash_of
 

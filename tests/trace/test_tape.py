@@ -9,7 +9,8 @@ from torch import Tensor, nn
 import graph_metanetworks as gmn
 from graph_metanetworks.trace.interpret.declare import is_declared
 from graph_metanetworks.trace.interpret.registry import has_rule
-from graph_metanetworks.trace.record.tape import Operation, Tape, plain_kernels, run_abstractly, tensors
+from graph_metanetworks.trace.record.operation import Operation, tensors
+from graph_metanetworks.trace.record.tape import Tape, plain_kernels, run_abstractly
 
 
 def record(model: nn.Module, *args: Tensor, snapshot: bool = False) -> tuple[Tape, Tensor]:

@@ -89,7 +89,9 @@ class Builder:
             ) from error
         network, example = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
         if not isinstance(network, nn.Module):
-            raise CheckpointError(f"{self._name} returned a {type(made).__name__}, not an nn.Module.")
+            raise CheckpointError(
+                f"{self._name} returned an object of type {type(made).__name__}, not an nn.Module."
+            )
         return network, None if example is None else Example.of(example)
 
     @cached_property
@@ -100,7 +102,7 @@ class Builder:
 
     @property
     def _name(self) -> str:
-        return self.reference or repr(self.build)
+        return self.reference or getattr(self.build, "__name__", repr(self.build))
 
     def _chosen(self, facts: Facts) -> Callable[..., Any] | nn.Module:
         if not isinstance(self.build, str | Mapping):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 from torch import nn
@@ -15,6 +16,7 @@ from graph_metanetworks.errors import CheckpointError, StateDictMismatch
 from graph_metanetworks.extras import optional_imports
 
 CONFIG = "config.json"
+MESSAGE = 300  # characters shown of an error of transformers, which may list hundreds of models
 INDEX = ".index.json"  # ending of the file that lists the shards of a checkpoint
 STEMS = ("model", "pytorch_model", "diffusion_pytorch_model")
 FILES = [  # of the weights, in the order of preference
@@ -78,6 +80,7 @@ def build_network(config: Mapping[str, Any], *, where: object) -> nn.Module:
         kind = next((getattr(transformers, name, None) for name in config.get("architectures") or ()), None)
         return (kind(made) if kind else transformers.AutoModel.from_config(made)).eval()
     except Exception as error:  # configs are written by many versions of many libraries
+        reason = shorten(str(error), MESSAGE, placeholder=" ...")
         raise StateDictMismatch(
-            f"transformers cannot build the network of {where}: {type(error).__name__}: {error}"
+            f"transformers cannot build the network of {where}: {type(error).__name__}: {reason}"
         ) from error

@@ -64,6 +64,10 @@ def _first(names: Collection[str]) -> list[str]:
 def _with_nearest(
     name: str, own: Mapping[str, Shape], others: Collection[str], other: Mapping[str, Shape]
 ) -> str:
-    near = get_close_matches(name, others, n=1, cutoff=0.5)
+    alike = [one for one in others if other[one] == own[name]]
+    near = [
+        *get_close_matches(name, alike, n=1, cutoff=0.5),
+        *get_close_matches(name, others, n=1, cutoff=0.5),
+    ]
     hint = f"; nearest: {near[0]} {list(other[near[0]])}" if near else ""
     return f"{name} {list(own[name])}{hint}"

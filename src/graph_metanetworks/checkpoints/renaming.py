@@ -56,7 +56,7 @@ def without_wrappers(names: Collection[str]) -> Renaming:
     remove = ""
     while names and (found := next((w for w in WRAPPERS if _all_start(names, remove + w)), None)):
         remove += found
-    inner = [part for part in ("_orig_mod.",) if any(f".{part}" in name for name in names)]
+    inner = [part for part in ("_orig_mod.",) if any(f".{part}" in name[len(remove) :] for name in names)]
     return Renaming(remove, inner=tuple(inner))
 
 

@@ -33,6 +33,8 @@ def load_torch(path: Path) -> Any:
 
 def _refused(path: Path, message: str) -> CheckpointError:
     found = GLOBAL.search(message)
+    if found is None and "Unsupported operand" in message:
+        return no_checkpoint(path, "it is a pickle that PyTorch did not write")
     more = f" ({found[1]})" if found else ""
     return CheckpointError(
         f"'{path}' is a pickle of more than weights{more}, and it was not opened: it could run any code. "

@@ -24,7 +24,7 @@ from graph_metanetworks.training.options import Machine
 
 
 def _command(reference: str, kind: type[Task[Any]]) -> Callable[..., None]:
-    @with_options(kind.options_class, method=..., setting=..., seed=..., learning_rate=...)
+    @with_options(kind.options_class, method=..., setting=..., seed=...)
     def experiment(
         zoo: Annotated[Path, typer.Option(help="Folder of the zoo.")],
         out: Annotated[Path | None, typer.Option(file_okay=False, help="Folder of the experiment.")] = None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from io import StringIO
 from pathlib import Path
@@ -86,7 +86,7 @@ def _load(run: str) -> Runner:
 
 
 def _report(runner: Runner, found: Sequence[Any], csv_file: str | None, json_file: str | None) -> None:
-    rows = [asdict(prediction) for prediction in found]
+    rows = [runner.record(prediction) for prediction in found]
     if STANDARD not in (csv_file, json_file):
         typer.echo(runner.table(found).text())
         _warn(found)
@@ -105,10 +105,11 @@ def _warn(found: Sequence[Any]) -> None:
 
 
 def _flat(row: dict[str, Any]) -> dict[str, Any]:
-    """Give each entry of a dictionary, such as the probability of each class, a column of its own."""
+    """Give each entry of a dictionary or tuple, such as the probability of a class, its own column."""
     flat = {}
     for name, value in row.items():
-        flat |= {f"{name} {key}": v for key, v in value.items()} if isinstance(value, dict) else {name: value}
+        entries = dict(enumerate(value)) if isinstance(value, tuple) else value
+        flat |= {f"{name} {k}": v for k, v in entries.items()} if isinstance(entries, dict) else {name: value}
     return flat
 
 

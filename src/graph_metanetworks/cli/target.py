@@ -36,7 +36,9 @@ def load_network(target: str, args: Sequence[Any] = (), kwargs: dict[str, Any] |
             "--arg and --kwarg."
         ) from error
     if not isinstance(network, nn.Module):
-        raise UnknownTarget(f"'{target}' returned a {type(network).__name__}, not an nn.Module.")
+        raise UnknownTarget(
+            f"'{target}' returned an object of type {type(network).__name__}, not an nn.Module."
+        )
     return network
 
 

@@ -15,6 +15,7 @@ from graph_metanetworks.checkpoints.example import parse_example
 from graph_metanetworks.cli import options
 from graph_metanetworks.cli.friendly import friendly_errors, resumable
 from graph_metanetworks.cli.left_out import say_left_out
+from graph_metanetworks.cli.output import check_writable
 from graph_metanetworks.cli.recipe_options import options_text, parse_options
 from graph_metanetworks.console import say
 from graph_metanetworks.errors import ZooError
@@ -143,6 +144,7 @@ def info(
     with friendly_errors(debug=debug):
         if plot:
             check_suffix(plot)
+        check_writable(plot)
         zoo = Zoo.open(folder)
         found = _histogram(zoo, metric, by)
         if plot:
@@ -183,7 +185,8 @@ def check(folder: Folder, debug: Debug = False) -> None:
                 + "\n  ".join(report.problems)
                 + "\nRerun the command that built it to rebuild only the damaged files."
             )
-        say(f"all {report.shards:,} shards with {report.networks:,} networks are intact.", "green")
+        shards = f"{report.shards:,} shard{'' if report.shards == 1 else 's'}"
+        say(f"{shards} with {report.networks:,} networks: all intact.", "green")
         if report.unclaimed:
             say(
                 f"{' and '.join(report.unclaimed)} are not in the manifest: a build is running or "

@@ -16,7 +16,8 @@ from graph_metanetworks.computation_graph.rules import ZEROS, LabelledCall, run
 from graph_metanetworks.errors import TooLarge, TraceError, UnsupportedOperation, UnusedParameters
 from graph_metanetworks.graph.parts import Parameter
 from graph_metanetworks.trace.record.checks import check
-from graph_metanetworks.trace.record.tape import Escape, Operation, Tape, WatchEscapes, plain_kernels, refs
+from graph_metanetworks.trace.record.operation import Escape, Operation, refs
+from graph_metanetworks.trace.record.tape import Tape, WatchEscapes, plain_kernels
 from graph_metanetworks.trace.record.untouched import untouched
 
 MAX_EDGES = 200_000
@@ -38,7 +39,7 @@ def computation_graph(
     """
     check(model)
     like = next(model.parameters())
-    shape = tuple(example.shape) if isinstance(example, Tensor) else tuple(example)
+    shape = _shape(example)
     x = torch.zeros(shape, dtype=like.dtype, device=like.device)
     _check_size(model, x, max_edges)
     tape = Tape(lambda func: True, snapshot=True)  # keeps constants as they were when used
@@ -58,6 +59,14 @@ def computation_graph(
     outputs = builder.layer("output", "output", result.shape)
     builder.join(outputs, labels[last], builder.constant(1.0))
     return _finished(builder, model, tensors)
+
+
+def _shape(example: Tensor | Sequence[int]) -> tuple[int, ...]:
+    if isinstance(example, Tensor):
+        return tuple(example.shape)
+    if not all(isinstance(size, int) for size in example):
+        raise TraceError(f"an example is a tensor or its shape, not {example!r:.60}: pass one tensor.")
+    return tuple(example)
 
 
 def _run(model: nn.Module, x: Tensor, *modes: AbstractContextManager) -> Tensor:

@@ -27,7 +27,7 @@ from graph_metanetworks.computation_graph.graph import IDENTITY, Pointwise
 from graph_metanetworks.errors import UnsupportedOperation
 from graph_metanetworks.trace.interpret.interpreter import where
 from graph_metanetworks.trace.interpret.registry import functional_name
-from graph_metanetworks.trace.record.tape import Operation, TensorRef, refs
+from graph_metanetworks.trace.record.operation import Operation, TensorRef, refs
 
 Rule = Callable[["LabelledCall"], "Tensor | Sequence[Tensor]"]
 

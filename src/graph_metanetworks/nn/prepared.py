@@ -27,7 +27,9 @@ class Prepared(nn.Module):
     >>> batch = gmn.collate([(graph, model.state_dict()), (graph, rescaled)])
     >>> statnn = prepared(gmn.nn.Canonical(), StatNN(16))
     >>> statnn.fit([batch])
-    >>> first, second = statnn(batch)
+    >>> statnn(batch).shape
+    torch.Size([2, 1])
+    >>> first, second = statnn.seen(batch).stacks[0].weights["0.weight"].unbind(1)  # what the model sees
     >>> torch.allclose(first, second, atol=1e-5)
     True
     """

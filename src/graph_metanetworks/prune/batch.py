@@ -12,7 +12,7 @@ from torch import Tensor, fx, nn
 from torch.utils._pytree import tree_map_only
 
 from graph_metanetworks.errors import PruneError, TraceError
-from graph_metanetworks.trace.record.tape import Operation, TensorRef
+from graph_metanetworks.trace.record.operation import Operation, TensorRef
 from graph_metanetworks.trace.replay.recording import Recording
 from graph_metanetworks.trace.tracer import Tracer
 

@@ -12,7 +12,7 @@ from graph_metanetworks.prune.program import recording_of
 from graph_metanetworks.symmetry.axes import Axis, Dim, leaves, variables
 from graph_metanetworks.trace.interpret.interpreter import OperationAxes
 from graph_metanetworks.trace.interpret.registry import functional_name
-from graph_metanetworks.trace.record.tape import Operation
+from graph_metanetworks.trace.record.operation import Operation
 
 # operations that sum over an axis, to which a unit of value or weight zero adds nothing
 ADDITIVE = frozenset(

@@ -13,7 +13,8 @@ from graph_metanetworks.errors import PruneError
 from graph_metanetworks.graph.parameter_graph import ParameterGraph
 from graph_metanetworks.prune.program import Program, recording_of
 from graph_metanetworks.testing.function import KeepDouble, default_double, difference, in_double
-from graph_metanetworks.trace.record.tape import plain_kernels, tensors
+from graph_metanetworks.trace.record.operation import tensors
+from graph_metanetworks.trace.record.tape import plain_kernels
 
 CLOSE = 1e-4  # relative; outputs of a network are told apart by their values
 

@@ -23,7 +23,7 @@ from graph_metanetworks.prune.module import set_weight
 from graph_metanetworks.prune.program import Program, ProgramBuilder, recording_of
 from graph_metanetworks.storage.atomic import write_durably
 from graph_metanetworks.testing.function import difference
-from graph_metanetworks.trace.record.tape import tensors
+from graph_metanetworks.trace.record.operation import tensors
 from graph_metanetworks.trace.record.untouched import untouched
 
 DESCRIPTION, WEIGHTS, PROGRAM, CONSTANTS = (

@@ -14,7 +14,7 @@ from graph_metanetworks.prune.program import recording_of
 from graph_metanetworks.symmetry.axes import Axis, Dim, ordered_parents
 from graph_metanetworks.symmetry.pieces import is_free, pieces
 from graph_metanetworks.testing.function import copied
-from graph_metanetworks.trace.record.tape import TensorRef
+from graph_metanetworks.trace.record.operation import TensorRef
 from graph_metanetworks.trace.replay.substitutes import BATCH_NORMS
 
 Importance = Literal["magnitude", "l1", "batch-norm", "taylor", "gradient", "random"]

@@ -19,7 +19,7 @@ from graph_metanetworks.prune.resize import resized
 from graph_metanetworks.symmetry.axes import Dim, leaves
 from graph_metanetworks.symmetry.subsets import Subset
 from graph_metanetworks.testing.function import copied
-from graph_metanetworks.trace.record.tape import Operation
+from graph_metanetworks.trace.record.operation import Operation
 
 Sizes = Mapping[int, Counter[int]]  # what a size may have become in one module, with the evidence for it
 Place = tuple[str, str]  # a module, with * for the number of its layer, and an attribute

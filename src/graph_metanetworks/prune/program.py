@@ -19,7 +19,7 @@ from graph_metanetworks.prune.resize import described, resized
 from graph_metanetworks.symmetry.axes import Dim, leaves
 from graph_metanetworks.symmetry.subsets import Ragged, Subset
 from graph_metanetworks.trace.interpret.interpreter import OperationAxes
-from graph_metanetworks.trace.record.tape import Operation, TensorRef, refs, tensors
+from graph_metanetworks.trace.record.operation import Operation, TensorRef, refs, tensors
 from graph_metanetworks.trace.replay.memory import all_writes
 from graph_metanetworks.trace.replay.recording import Recording
 

@@ -13,7 +13,7 @@ from graph_metanetworks.symmetry.axes import Dim
 from graph_metanetworks.symmetry.subsets import Subset
 from graph_metanetworks.trace.interpret.interpreter import OperationAxes
 from graph_metanetworks.trace.interpret.registry import functional_name
-from graph_metanetworks.trace.record.tape import Operation, TensorRef, refs
+from graph_metanetworks.trace.record.operation import Operation, TensorRef, refs
 
 aten = torch.ops.aten
 Arguments = dict[str, Any]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -96,6 +96,10 @@ class Runner:
         values = self.outputs(batch)
         rows = values.reshape(len(batch), -1).tolist()
         return [Result(name, tuple(row)) for name, row in zip(batch.names, rows, strict=True)]
+
+    def record(self, result: Any) -> dict[str, Any]:
+        """Return the result for a network as plain data, for CSV and JSON."""
+        return asdict(result)
 
     @torch.no_grad()
     def outputs(self, batch: Batch) -> Tensor:

@@ -11,15 +11,8 @@ from graph_metanetworks.symmetry.automorphism import Automorphism
 from graph_metanetworks.symmetry.group import Symmetry
 from graph_metanetworks.testing.function import KeepDouble, default_double, difference, in_double
 from graph_metanetworks.trace.interpret.interpreter import where
-from graph_metanetworks.trace.record.tape import (
-    Escape,
-    Operation,
-    TensorRef,
-    map_leaves,
-    plain_kernels,
-    refs,
-    tensors,
-)
+from graph_metanetworks.trace.record.operation import Escape, Operation, TensorRef, map_leaves, refs, tensors
+from graph_metanetworks.trace.record.tape import plain_kernels
 from graph_metanetworks.trace.tracer import Tracer
 
 CANCELLED = 1e-8  # results this small against the inputs are rounding errors: the mean of centred numbers

@@ -10,8 +10,9 @@ from torch import Tensor, nn
 from graph_metanetworks.graph.parameter_graph import ParameterGraph
 from graph_metanetworks.testing.automorphism import sample
 from graph_metanetworks.testing.function import KeepDouble, default_double, difference, in_double
+from graph_metanetworks.trace.record.operation import tensors
 from graph_metanetworks.trace.record.outputs import output_tensors
-from graph_metanetworks.trace.record.tape import plain_kernels, tensors
+from graph_metanetworks.trace.record.tape import plain_kernels
 from graph_metanetworks.trace.tracer import Tracer
 
 TOLERANCE = 1e-6  # relative, in float64; constants that were traced in float32 are only that exact

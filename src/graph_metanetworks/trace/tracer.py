@@ -30,8 +30,9 @@ from graph_metanetworks.trace.interpret.size_limit import is_too_large, size_lim
 from graph_metanetworks.trace.record.checks import check, check_example
 from graph_metanetworks.trace.record.discrete import read_entries, weight_entries
 from graph_metanetworks.trace.record.inputs import named_inputs
+from graph_metanetworks.trace.record.operation import Operation, tensors
 from graph_metanetworks.trace.record.outputs import output_tensors
-from graph_metanetworks.trace.record.tape import Operation, Tape, WatchEscapes, plain_kernels, tensors
+from graph_metanetworks.trace.record.tape import Tape, WatchEscapes, plain_kernels
 from graph_metanetworks.trace.record.untouched import untouched
 from graph_metanetworks.trace.replay import Recording
 

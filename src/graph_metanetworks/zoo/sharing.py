@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from graph_metanetworks.checkpoints.builder import Build
 from graph_metanetworks.errors import StorageError, ZooError
 from graph_metanetworks.storage.hub import CARD, LIBRARY, card, download, markdown_table, upload
-from graph_metanetworks.zoo.description import NAME as DESCRIPTION
-from graph_metanetworks.zoo.description import flatten
+from graph_metanetworks.zoo.description import Description, flatten
+from graph_metanetworks.zoo.from_folder.importer import REFERENCE as FOLDER_RECIPE
+from graph_metanetworks.zoo.from_folder.recipe import FolderRecipe, without_paths
 from graph_metanetworks.zoo.histogram import has_default_metric, histogram
 from graph_metanetworks.zoo.manifest import NAME as MANIFEST
 from graph_metanetworks.zoo.manifest import read_manifest, table_path, weights_path
@@ -31,20 +34,34 @@ def push_to_hub(
     zoo = zoo if isinstance(zoo, Zoo) else Zoo.open(zoo)
     if not len(zoo):
         raise ZooError(f"{zoo.folder} has no networks to upload.")
+    if _is_of_folder(zoo.description) and zoo.description.options["link"]:
+        raise ZooError(
+            f"{zoo.folder} only references the files of its networks, which others do not have: import the "
+            "folder again without --link (link=False) and upload that zoo."
+        )
     return upload(name, partial(_stage, zoo.folder, name), kind="dataset", private=private, token=token)
 
 
 def from_hub(
-    name: str, *, recipe: Recipe[Any] | None = None, revision: str | None = None, token: str | None = None
+    name: str,
+    *,
+    recipe: Recipe[Any] | None = None,
+    build: Build | None = None,
+    revision: str | None = None,
+    token: str | None = None,
 ) -> Zoo:
     """Download a zoo that `push_to_hub` uploaded, and open it.
 
-    A recipe that is not built in is code of its author. It is not run unless you pass it as `recipe`.
+    A recipe that is not built in is code of its author. It is not run unless you pass it as `recipe`; nor is
+    the function that builds the networks of a zoo made from a folder, unless you pass it as `build`.
     """
     try:
         folder = download(name, kind="dataset", revision=revision, token=token)
     except StorageError as error:
         raise ZooError(str(error)) from error
+    description = Description.load(folder)
+    if recipe is None and _is_of_folder(description):
+        recipe = _folder_recipe(name, description.options, build)
     zoo = Zoo.open(folder, recipe=recipe)
     if recipe is None and zoo.description.recipe not in BUILT_IN:
         raise ZooError(
@@ -54,14 +71,35 @@ def from_hub(
     return zoo
 
 
+def _is_of_folder(description: Description) -> bool:
+    return description.recipe == FOLDER_RECIPE
+
+
+def _folder_recipe(name: str, options: dict[str, Any], build: Build | None) -> FolderRecipe:
+    recipe = FolderRecipe.without_code(options)
+    if build is not None:
+        return recipe.built_by(build, options)
+    if options["built"]:
+        raise ZooError(
+            f"the zoo {name} needs the function of its author that builds the networks"
+            f"{', ' + options['network'] if options['network'] else ''}: if you have it and trust it, pass "
+            "it as from_hub(name, build=function)."
+        )
+    return recipe
+
+
 def _stage(folder: Path, name: str, place: Path) -> None:
     """Link the files of a zoo, which may be large, and write its card and histogram."""
     shards = read_manifest(folder)
-    files = [folder / DESCRIPTION, folder / MANIFEST]
+    description = Description.load(folder)
+    if _is_of_folder(description):
+        description = replace(description, options=without_paths(description.options))
+    description.save(place)
+    files = [folder / MANIFEST]
     files += [path(folder, shard) for shard in shards for path in (weights_path, table_path)]
     for file in files:
         (place / file.name).symlink_to(file.resolve())
-    zoo = Zoo.open(folder)
+    zoo = Zoo.open(place)
     drawn = has_default_metric(zoo.table)
     if drawn:
         histogram(zoo.table).draw(place / HISTOGRAM)
@@ -71,6 +109,8 @@ def _stage(folder: Path, name: str, place: Path) -> None:
 def zoo_card(zoo: Zoo, name: str, *, histogram: bool) -> str:
     """Write the card of a zoo from its description."""
     known = overview(zoo)
+    needs_code = _is_of_folder(zoo.description) and known.options["built"]
+    opened = f"gmn.zoo.from_hub({name!r}{', build=build' if needs_code else ''})"
     facts = {
         "recipe": f"`{known.recipe}`",
         "networks": f"{known.networks:,}",
@@ -88,6 +128,6 @@ def zoo_card(zoo: Zoo, name: str, *, histogram: bool) -> str:
         *([f"![Distribution over the networks]({HISTOGRAM})"] if histogram else []),
         markdown_table(("", ""), facts.items()),
         f"Columns: {', '.join(f'`{column}`' for column in zoo.table.column_names)}.",
-        "```python\nimport graph_metanetworks as gmn\n\n"
-        f"zoo = gmn.zoo.from_hub({name!r})\nzoo[0].build()   # a torch module with trained weights\n```",
+        f"```python\nimport graph_metanetworks as gmn\n\nzoo = {opened}\n"
+        "zoo[0].build()   # a torch module with trained weights\n```",
     )

@@ -14,7 +14,7 @@ CHANNELS = 2
 
 @pytest.fixture
 def package():
-    return pytest.importorskip("nfn.layers", reason="the extra 'test' installs nfn")
+    return pytest.importorskip("nfn.layers", reason="the extra 'compare' installs nfn")
 
 
 def as_package(tensors: Tensors):

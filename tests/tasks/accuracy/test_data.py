@@ -31,8 +31,8 @@ def test_each_architecture_is_traced_once(zoo_folder: Path, monkeypatch: pytest.
     from graph_metanetworks.zoo import Zoo
 
     traced = []
-    original = traced_zoo.trace
-    monkeypatch.setattr(traced_zoo, "trace", lambda *args: traced.append(args) or original(*args))
+    original = traced_zoo.trace_network
+    monkeypatch.setattr(traced_zoo, "trace_network", lambda *args: traced.append(args) or original(*args))
     networks = TracedZoo(Zoo.open(zoo_folder))
     assert len(traced) == len(networks.graphs) == 4
     for start in range(0, 40, 8):

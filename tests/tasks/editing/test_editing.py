@@ -132,7 +132,8 @@ def test_an_editor_learns_and_edits(edit_run: Path, data: ImageZoo) -> None:
 
 def test_networks_that_cannot_be_edited(edit_run: Path, data: ImageZoo, tmp_path: Path) -> None:
     runner = gmn.load(edit_run)
-    deep = ImageInrs(data="digits", protocol="editing", hidden=16, layers=3).build(None)  # pyright: ignore[reportArgumentType]
+    recipe = ImageInrs(data="digits", protocol="editing", hidden=16, layers=3)
+    deep = recipe.build(recipe.draw(torch.Generator()))
     with pytest.raises(UnsupportedNetwork, match=r"that no training network had: seq\.3"):
         runner(deep, torch.zeros(1, 2))
     other = ImageInrs(data="digits", protocol="classifying", steps=2)

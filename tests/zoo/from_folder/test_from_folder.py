@@ -127,6 +127,14 @@ def test_networks_that_cannot_be_traced_are_left_out(place: Path, tmp_path: Path
         zoo_of(place, tmp_path / "none", build=lambda: nn.Linear(77, 1))
 
 
+def test_the_most_common_problem_comes_first(place: Path, tmp_path: Path) -> None:
+    shutil.copytree(place / "checkpoints", tmp_path / "checkpoints")
+    (tmp_path / "checkpoints" / "a.pt").write_text("hello")
+    with pytest.raises(ZooError, match=r"can be read:\n  \S+: <lambda> needs depth, size"):
+        zoo_of(tmp_path, tmp_path / "zoo", build=lambda depth, size: nn.Linear(depth, size), labels=None)
+    assert not (tmp_path / "zoo").exists()  # it may be tried again
+
+
 def test_an_interrupted_import_resumes(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("graph_metanetworks.zoo.from_folder.importer.SHARD", 4)
     whole = zoo_of(place, tmp_path / "whole")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from torch import Tensor
 
@@ -29,6 +30,14 @@ class Encoder(Runner):
         if not self.task.options.column_names:
             return found
         return self.reference(found).float().to(batch.device)
+
+    def record(self, result: Result) -> dict[str, Any]:
+        names = self.task.options.column_names
+        return (
+            {"name": result.name, **dict(zip(names, result.values, strict=True))}
+            if names
+            else super().record(result)
+        )
 
     def table(self, results: Sequence[Result]) -> Table:
         names = self.task.options.column_names

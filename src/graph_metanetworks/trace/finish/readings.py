@@ -13,7 +13,7 @@ from graph_metanetworks.trace.interpret.builder import DraftGroup, ParameterGrap
 from graph_metanetworks.trace.interpret.interpreter import Interpreter
 from graph_metanetworks.trace.interpret.labels import compact, pattern
 from graph_metanetworks.trace.interpret.value import Value
-from graph_metanetworks.trace.record.tape import TensorRef
+from graph_metanetworks.trace.record.operation import TensorRef
 from graph_metanetworks.trace.replay.readings import LARGEST, Reading
 
 

@@ -24,7 +24,7 @@ from graph_metanetworks.symmetry.axes import (
 from graph_metanetworks.trace.interpret import binding, wiring
 from graph_metanetworks.trace.interpret.labels import lay_along
 from graph_metanetworks.trace.interpret.value import Role, Value
-from graph_metanetworks.trace.record.tape import Operation, TensorRef, refs
+from graph_metanetworks.trace.record.operation import Operation, TensorRef, refs
 
 if TYPE_CHECKING:
     from graph_metanetworks.trace.interpret.interpreter import Interpreter

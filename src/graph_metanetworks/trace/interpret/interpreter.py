@@ -30,7 +30,7 @@ from graph_metanetworks.trace.interpret.labels import View
 from graph_metanetworks.trace.interpret.registry import find_rule, functional_name
 from graph_metanetworks.trace.interpret.size_limit import is_too_large, too_large
 from graph_metanetworks.trace.interpret.value import Role, Value
-from graph_metanetworks.trace.record.tape import Escape, Operation, TensorRef, refs
+from graph_metanetworks.trace.record.operation import Escape, Operation, TensorRef, refs
 
 LARGEST_CONSTANT = 4_000_000  # elements; larger constants are assumed to vary everywhere
 

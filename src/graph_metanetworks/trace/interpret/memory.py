@@ -15,7 +15,7 @@ from graph_metanetworks.graph.elements import Elements
 from graph_metanetworks.trace.interpret import binding, wiring
 from graph_metanetworks.trace.interpret.labels import NOTHING, canonical, compact, pattern
 from graph_metanetworks.trace.interpret.value import Role, Value
-from graph_metanetworks.trace.record.tape import TensorRef
+from graph_metanetworks.trace.record.operation import TensorRef
 
 if TYPE_CHECKING:
     from graph_metanetworks.trace.interpret.interpreter import Call

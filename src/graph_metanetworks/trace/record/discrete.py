@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping
 
 from torch import Tensor, nn
 
-from graph_metanetworks.trace.record.tape import Escape, Operation, Tape, TensorRef, refs
+from graph_metanetworks.trace.record.operation import Escape, Operation, TensorRef, refs
+from graph_metanetworks.trace.record.tape import Tape
 
 SELECTING = {"index", "indices", "offsets"}  # arguments of ATen operations that only select elements
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from graph_metanetworks.trace.record.tape import tensors
+from graph_metanetworks.trace.record.operation import tensors
 
 
 def named_inputs(args: tuple, kwargs: dict) -> list[tuple[str, Tensor]]:

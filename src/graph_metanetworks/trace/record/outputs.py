@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from graph_metanetworks.trace.record.tape import tensors
+from graph_metanetworks.trace.record.operation import tensors
 
 
 def output_tensors(result: Any) -> list[Tensor]:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from graph_metanetworks.graph.elements import Elements, contiguous_strides
 from graph_metanetworks.trace.interpret.labels import compact, pattern
-from graph_metanetworks.trace.record.tape import Operation, TensorRef, refs
+from graph_metanetworks.trace.record.operation import Operation, TensorRef, refs
 from graph_metanetworks.trace.replay.memory import all_writes
 
 MOST_BYTES = 64 * 2**20  # of all constants of a graph

@@ -17,7 +17,7 @@ from torch._ops import OpOverload
 
 from graph_metanetworks.graph.elements import Elements
 from graph_metanetworks.trace.interpret.memory import common_places
-from graph_metanetworks.trace.record.tape import Operation, TensorRef, refs, written_arguments
+from graph_metanetworks.trace.record.operation import Operation, TensorRef, refs, written_arguments
 
 Sources = frozenset[str]  # "weights", "inputs" or both
 LARGEST = 1_000_000  # elements of tensors whose places in memory are compared

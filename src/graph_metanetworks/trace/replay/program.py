@@ -12,7 +12,7 @@ from torch import Tensor
 from torch._C._functorch import is_batchedtensor
 
 from graph_metanetworks.errors import ReplayError
-from graph_metanetworks.trace.record.tape import Operation, TensorRef, refs
+from graph_metanetworks.trace.record.operation import Operation, TensorRef, refs
 from graph_metanetworks.trace.replay.memory import Sources, analyse
 from graph_metanetworks.trace.replay.readings import Readings, Statistics
 from graph_metanetworks.trace.replay.refusal import refusal

@@ -15,7 +15,7 @@ from graph_metanetworks.symmetry.group import Symmetry
 from graph_metanetworks.symmetry.scaling import Scaling
 from graph_metanetworks.trace.interpret.interpreter import OperationAxes
 from graph_metanetworks.trace.record.inputs import named_inputs
-from graph_metanetworks.trace.record.tape import Escape, Operation, TensorRef, map_leaves, refs
+from graph_metanetworks.trace.record.operation import Escape, Operation, TensorRef, map_leaves, refs
 from graph_metanetworks.trace.replay.constants import Constants, collect
 from graph_metanetworks.trace.replay.module_runner import ModuleRunner
 from graph_metanetworks.trace.replay.program import Program

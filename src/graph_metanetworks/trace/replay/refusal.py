@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch._ops import OpOverload
 
-from graph_metanetworks.trace.record.tape import Escape, Operation, TensorRef, leaves, refs
+from graph_metanetworks.trace.record.operation import Escape, Operation, TensorRef, leaves, refs
 from graph_metanetworks.trace.replay.memory import strided_index
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from graph_metanetworks.errors import ReplayError
-from graph_metanetworks.trace.record.tape import Operation, refs
+from graph_metanetworks.trace.record.operation import Operation, refs
 from graph_metanetworks.trace.replay.refusal import place
 
 ROUNDING = 1e-5  # relative difference of numbers that count as equal

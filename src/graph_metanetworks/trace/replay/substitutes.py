@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch._ops import OpOverload
 
-from graph_metanetworks.trace.record.tape import Operation, refs
+from graph_metanetworks.trace.record.operation import Operation, refs
 from graph_metanetworks.trace.replay.memory import Memory, all_writes, functional_form, strided_index
 
 aten = torch.ops.aten

@@ -13,7 +13,7 @@ import graph_metanetworks.trace.scaling.rules  # noqa: F401  (registers the rule
 from graph_metanetworks.symmetry.group import Symmetry
 from graph_metanetworks.symmetry.scaling import Scaling
 from graph_metanetworks.symmetry.units import Phase, Units
-from graph_metanetworks.trace.record.tape import Operation, TensorRef, refs
+from graph_metanetworks.trace.record.operation import Operation, TensorRef, refs
 from graph_metanetworks.trace.scaling.labels import Labels, System
 from graph_metanetworks.trace.scaling.shifts import SHIFT_RULES, Shifts, sine
 from graph_metanetworks.trace.scaling.step import RULES, Rule, Step, find

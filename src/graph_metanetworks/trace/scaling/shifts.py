@@ -16,7 +16,7 @@ from torch import Tensor
 
 from graph_metanetworks.trace.interpret.labels import compact, pattern
 from graph_metanetworks.trace.interpret.registry import functional_name
-from graph_metanetworks.trace.record.tape import TensorRef
+from graph_metanetworks.trace.record.operation import TensorRef
 from graph_metanetworks.trace.scaling.labels import Labels
 from graph_metanetworks.trace.scaling.rules.elementwise import linear
 from graph_metanetworks.trace.scaling.rules.moving import joined, moved, reshaped

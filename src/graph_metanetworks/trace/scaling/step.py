@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from graph_metanetworks.trace.interpret.registry import functional_name
-from graph_metanetworks.trace.record.tape import Operation, TensorRef, refs
+from graph_metanetworks.trace.record.operation import Operation, TensorRef, refs
 from graph_metanetworks.trace.scaling.labels import Labels
 
 Rule = Callable[["Step"], "list[Labels] | None"]

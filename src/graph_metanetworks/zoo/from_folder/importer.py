@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +14,7 @@ from graph_metanetworks.checkpoints.checkpoint import Source
 from graph_metanetworks.checkpoints.networks import SavedNetwork
 from graph_metanetworks.errors import TraceError, ZooError
 from graph_metanetworks.extras import MissingExtra
+from graph_metanetworks.zoo.description import NAME as DESCRIPTION
 from graph_metanetworks.zoo.description import Description, plain_options, versions
 from graph_metanetworks.zoo.fill import fill
 from graph_metanetworks.zoo.from_folder.labels import Labels, Row
@@ -66,15 +69,20 @@ def import_folder(
         save_files(out, files)
         return plan_shards(files, description.ranges)
 
+    is_new = not (out / DESCRIPTION).exists()  # then the folder is empty, or `fill` refuses it
     fill(out, requested, plan, importer.make, quiet=quiet)
     left_out = read_left_out(out)
     if not any(record.size for record in read_manifest(out).values()):
+        if is_new:  # so that the corrected command may use the folder
+            shutil.rmtree(out)
         raise ZooError(_nothing_fits(recipe.folder, left_out))
     return left_out
 
 
 def _nothing_fits(folder: Path, left_out: Sequence[LeftOut]) -> str:
-    reasons = "\n".join(f"  {one.file}: {one.reason}" for one in left_out[:3])
+    common = Counter(one.reason.replace(one.file, "") for one in left_out)
+    ordered = sorted(left_out, key=lambda one: -common[one.reason.replace(one.file, "")])
+    reasons = "\n".join(f"  {one.file}: {one.reason}" for one in ordered[:3])
     more = f"\n  and {len(left_out) - 3:,} more" if len(left_out) > 3 else ""
     return f"none of the {len(left_out):,} checkpoints in {folder} can be read:\n{reasons}{more}"
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import torch
 from torch import nn
 
-from graph_metanetworks.checkpoints.builder import Builder, Facts, Shapes
+from graph_metanetworks.checkpoints.builder import Build, Builder, Facts, Shapes
 from graph_metanetworks.checkpoints.example import Example
 from graph_metanetworks.checkpoints.networks import NetworkReader
 from graph_metanetworks.errors import TraceError, ZooError
@@ -70,6 +70,16 @@ class FolderRecipe(Recipe[FileConfig]):
         given = Example.from_json(example) if example else None
         return cls(Path(folder), NetworkReader(builder, given, key, ignore_extra, unused), **known)
 
+    @classmethod
+    def without_code(cls, options: dict[str, Any]) -> FolderRecipe:
+        """Return the recipe without the function that it names: nothing is imported."""
+        return cls.from_options({**options, "network": None})
+
+    def built_by(self, build: Build, options: Mapping[str, Any]) -> FolderRecipe:
+        """Return the recipe with another copy of the function that builds the networks."""
+        builder = Builder.of(build, **{name: options[name] for name in ("column", "args", "kwargs")})
+        return FolderRecipe(self.folder, replace(self.reader, builder=builder), **self._further)
+
     def draw(self, generator: torch.Generator) -> FileConfig:
         raise ZooError("the networks of a folder are fixed: no more can be drawn.")
 
@@ -105,6 +115,17 @@ class FolderRecipe(Recipe[FileConfig]):
             return self.reader.build(facts)
         except TraceError as error:
             raise ZooError(f"the network of {config.file} cannot be built again: {error}") from error
+
+
+def without_paths(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of the recipe for other machines: of each path, the last part."""
+    labels = options.get("labels")
+    named = {name: options[name] and PurePath(options[name]).name for name in ("folder", "network")}
+    return {
+        **options,
+        **named,
+        "labels": labels and {**labels, "source": PurePath(labels["source"]).name},
+    }
 
 
 def _lost() -> nn.Module:

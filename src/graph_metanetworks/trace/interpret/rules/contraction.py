@@ -16,7 +16,7 @@ from graph_metanetworks.trace.interpret.labels import compact, number_sets, patt
 from graph_metanetworks.trace.interpret.registry import rule
 from graph_metanetworks.trace.interpret.rules.attention import dot
 from graph_metanetworks.trace.interpret.value import Role, Value
-from graph_metanetworks.trace.record.tape import TensorRef
+from graph_metanetworks.trace.record.operation import TensorRef
 
 Shape3 = tuple[int, int, int]
 

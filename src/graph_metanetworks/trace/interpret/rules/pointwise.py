@@ -12,7 +12,7 @@ from graph_metanetworks.trace.interpret.interpreter import Call
 from graph_metanetworks.trace.interpret.labels import compact, pattern
 from graph_metanetworks.trace.interpret.registry import POINTWISE, rule
 from graph_metanetworks.trace.interpret.value import Role, Value, highest
-from graph_metanetworks.trace.record.tape import TensorRef
+from graph_metanetworks.trace.record.operation import TensorRef
 
 # activation function of neurons after an operation
 ACTIVATIONS = {

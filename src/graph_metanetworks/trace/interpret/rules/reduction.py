@@ -13,7 +13,7 @@ from graph_metanetworks.trace.interpret.labels import canonical, compact, patter
 from graph_metanetworks.trace.interpret.registry import REDUCTION, rule
 from graph_metanetworks.trace.interpret.rules.pointwise import combine
 from graph_metanetworks.trace.interpret.value import Role, Value
-from graph_metanetworks.trace.record.tape import TensorRef
+from graph_metanetworks.trace.record.operation import TensorRef
 
 RETURNS_POSITION = {"argmax", "argmin", "max", "min", "median", "kthvalue", "mode"}
 

@@ -10,7 +10,7 @@ from graph_metanetworks.trace.interpret.interpreter import Call
 from graph_metanetworks.trace.interpret.labels import compact, pattern
 from graph_metanetworks.trace.interpret.registry import rule
 from graph_metanetworks.trace.interpret.value import Role, Value
-from graph_metanetworks.trace.record.tape import TensorRef
+from graph_metanetworks.trace.record.operation import TensorRef
 
 
 @rule(

@@ -36,7 +36,7 @@ from graph_metanetworks.trace.interpret.labels import (
 )
 from graph_metanetworks.trace.interpret.registry import rule
 from graph_metanetworks.trace.interpret.value import Role, Value, highest
-from graph_metanetworks.trace.record.tape import TensorRef
+from graph_metanetworks.trace.record.operation import TensorRef
 
 
 def moved(call: Call, dims: list[Dim]) -> Value:

@@ -8,7 +8,7 @@ import torch
 
 from graph_metanetworks.trace.interpret.labels import compact, pattern
 from graph_metanetworks.trace.interpret.registry import functional_name
-from graph_metanetworks.trace.record.tape import TensorRef
+from graph_metanetworks.trace.record.operation import TensorRef
 from graph_metanetworks.trace.scaling.labels import Labels
 from graph_metanetworks.trace.scaling.step import Step, rule
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graph_metanetworks.trace.record.tape import TensorRef
+from graph_metanetworks.trace.record.operation import TensorRef
 from graph_metanetworks.trace.scaling.labels import Labels
 from graph_metanetworks.trace.scaling.step import Step, rule
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from graph_metanetworks.trace.interpret.labels import canonical, compact, lay_along, pattern
-from graph_metanetworks.trace.record.tape import TensorRef
+from graph_metanetworks.trace.record.operation import TensorRef
 from graph_metanetworks.trace.scaling.labels import Labels
 from graph_metanetworks.trace.scaling.rules.norms import plus
 from graph_metanetworks.trace.scaling.step import Step, rule

@@ -5,7 +5,7 @@ from __future__ import annotations
 from graph_metanetworks.trace.interpret.labels import compact
 from graph_metanetworks.trace.interpret.registry import functional_name
 from graph_metanetworks.trace.interpret.rules.reduction import at_first
-from graph_metanetworks.trace.record.tape import TensorRef
+from graph_metanetworks.trace.record.operation import TensorRef
 from graph_metanetworks.trace.scaling.labels import Labels
 from graph_metanetworks.trace.scaling.step import Step, rule
 
