@@ -279,7 +279,7 @@ def _tag(model: nn.Module) -> None:
 
 def _output_layers(graph: gmn.ParameterGraph, model: nn.Module) -> list[Any]:
     """Return the layers whose channels must stay, which its documentation asks to ignore: mostly outputs."""
-    modules = dict(model.named_modules())
+    modules = dict(model.named_modules(remove_duplicate=False))
     ties = {p.name: (p.name, *p.tied) for p in graph.parameters}
     names = {
         block.parameter
