@@ -123,7 +123,7 @@ def test_files_that_are_no_checkpoints(
         assert f"{name}' is no checkpoint" in fails(*words, tmp_path / name)
     (tmp_path / "b.pt").write_bytes(pickle.dumps({"weights": [1]}))
     recwarn.clear()
-    assert "it was not opened" in fails(*words, tmp_path / "b.pt")
+    assert "a pickle that PyTorch did not write" in fails(*words, tmp_path / "b.pt")
     assert not recwarn.list
 
 
