@@ -182,20 +182,15 @@ def stream(millions: int, train: bool, blocks: str, hidden: int, half: bool) -> 
                 result.sum().backward()
             taken = time.perf_counter() - start
     count = graph.num_parameters
-    read = count * (2 if half else 4) * net_passes(net)
+    read = count * (2 if half else 4) * len(net.blocks)  # each weight once in each layer
     return [
         f"{count / 1e6:,.0f}M" + (", half" if half else "") + (", training step" if train else ""),
         f"{graph.num_nodes:,}",
         f"{taken:.1f} s",
         f"{taken / count * 1e9:.1f} ns",
         f"{memory[0]:,.0f} MB",
-        f"{read / taken / 1e9:.1f} GB/s",
+        "-" if train else f"{read / taken / 1e9:.1f} GB/s",
     ]
-
-
-def net_passes(net: gmn.GraphMetanetwork) -> int:
-    """How often the weights are read in a forward pass of matrix products: once in each layer."""
-    return len(net.blocks)
 
 
 def write_weights(path: Path, shapes: Mapping[str, Sequence[int]], half: bool) -> None:
