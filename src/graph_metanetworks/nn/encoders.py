@@ -64,8 +64,11 @@ class NodeEncoder(nn.Module):
             feature = torch.cat([getattr(own, name) for own in found])
             return feature.to(like) if feature.is_floating_point() else feature.to(like.device)
 
-        names = [entry.name for entry in fields(NodeFeatures)]  # there is a layer for each
-        return torch.stack([getattr(self, name)(joined(name)) for name in names]).sum(0)
+        first, *names = [entry.name for entry in fields(NodeFeatures)]  # there is a layer for each
+        states = getattr(self, first)(joined(first))
+        for name in names:  # one after the other: large networks have many nodes
+            states = states + getattr(self, name)(joined(name))
+        return states
 
 
 def _stack_nodes(batch: Batch) -> Tensor:

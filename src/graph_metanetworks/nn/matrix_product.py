@@ -20,6 +20,7 @@ from graph_metanetworks.nn.mlp import Mlp, signed_log
 from graph_metanetworks.nn.vocabulary import Vocabulary
 
 POSITION_FEATURES = 4 * MAX_POSITIONS
+PIECE = 1 << 18  # numbers that are updated at once: temporary states of all nodes would be most of the memory
 
 
 class Section(NamedTuple):
@@ -267,5 +268,10 @@ class MatrixProduct(nn.Module):
             add = Tensor.index_add_ if number else Tensor.index_add
             to_targets = add(to_targets, 0, panels.target, to_target)
             to_sources = add(to_sources, 0, panels.source, to_source)
+        rows = max(1, PIECE // self.hidden)
+        parts = zip(*(states.split(rows) for states in (nodes, normed, to_targets, to_sources)), strict=True)
+        return _joined([self._updated(*part) for part in parts])
+
+    def _updated(self, nodes: Tensor, normed: Tensor, to_targets: Tensor, to_sources: Tensor) -> Tensor:
         received = [signed_log(to_targets), signed_log(to_sources)]
         return nodes + self.update(torch.cat([normed, *received], dim=1))
