@@ -25,7 +25,6 @@ from graph_metanetworks.storage.lock import locked
 from graph_metanetworks.tasks.data import TaskData
 from graph_metanetworks.tasks.task import Task
 from graph_metanetworks.training.job import Networks, Split, TrainingJob
-from graph_metanetworks.training.objective import monitored
 from graph_metanetworks.training.options import Machine
 from graph_metanetworks.training.processes import barrier, is_first_process
 from graph_metanetworks.training.run_folder import MODEL, PREDICTIONS, REFERENCE, RUN, Run, claim, require_new
@@ -94,7 +93,7 @@ def tune(
     def train_with(folder: Path, rate: float) -> Run:
         return train_or_load(task.with_options(learning_rate=rate), data, folder, machine)
 
-    return tune_rate(out, monitored(task), train_with, rates)
+    return tune_rate(out, task.selection, train_with, rates)
 
 
 def describe(task: Task[Any], data: TaskData) -> Run:

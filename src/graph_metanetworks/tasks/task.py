@@ -39,7 +39,7 @@ class Task(ABC, Generic[OptionsT]):
     title: ClassVar[str]  # heading of reports
     options_class: ClassVar[type[TaskOptions]] = TaskOptions
     runner_class: ClassVar[type[Runner]] = Runner
-    scores: tuple[Score, ...]  # of the class, or of its options; the first chooses checkpoints
+    scores: tuple[Score, ...]  # of the class, or of its options
     methods: ClassVar[tuple[str, ...]] = (  # that experiments compare
         "gmn",
         "gmn-probes",
@@ -54,6 +54,11 @@ class Task(ABC, Generic[OptionsT]):
     def __init__(self, options: OptionsT | None = None, *, reference: str | None = None) -> None:
         self.options: OptionsT = options or self.options_class()  # type: ignore[assignment]
         self.reference = reference or self.name  # how run.json names the task
+
+    @property
+    def selection(self) -> Score:
+        """The score that chooses checkpoints and learning rates, and stops training early."""
+        return self.scores[0]
 
     def with_options(self, **changes: Any) -> Self:
         """Return the same task with other options."""

@@ -23,7 +23,7 @@ from graph_metanetworks.errors import Diverged, TaskError
 from graph_metanetworks.training.callbacks import Bar, Curve, Point
 from graph_metanetworks.training.job import TrainingJob
 from graph_metanetworks.training.module import TrainingModule
-from graph_metanetworks.training.objective import Score, monitored
+from graph_metanetworks.training.objective import Score, followed
 from graph_metanetworks.training.options import Machine, TrainingOptions
 from graph_metanetworks.training.processes import leave_group_at_exit
 from graph_metanetworks.training.run_folder import CHECKPOINTS, CURVE, LOGS
@@ -53,7 +53,7 @@ def check_machine(options: TrainingOptions, machine: Machine) -> None:
 
 def descend(job: TrainingJob) -> list[Point]:
     """Train to the end or until nothing improves, leave the best weights in the model, return the curve."""
-    score = monitored(job.objective)
+    score = job.objective.selection
     points = _points(job.folder / CHECKPOINTS / LAST)
     if not is_over(points, job.options, score):
         points = _train(job)
@@ -93,9 +93,9 @@ def _points(last: Path) -> list[Point]:
 
 
 def _train(job: TrainingJob) -> list[Point]:
-    options, machine, score = job.options, job.machine, monitored(job.objective)
+    options, machine, score = job.options, job.machine, job.objective.selection
     module = TrainingModule(job.model, job.objective, options)
-    curve = Curve(job.folder / CURVE, job.objective.scores)
+    curve = Curve(job.folder / CURVE, followed(job.objective))
     best = ModelCheckpoint(
         job.folder / CHECKPOINTS,
         filename=Path(BEST).stem,

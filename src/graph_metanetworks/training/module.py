@@ -13,7 +13,7 @@ from torch.optim.lr_scheduler import LambdaLR
 from torchmetrics import Metric, MetricCollection
 
 from graph_metanetworks.graph.batch import Batch
-from graph_metanetworks.training.objective import Objective
+from graph_metanetworks.training.objective import Objective, followed
 from graph_metanetworks.training.options import TrainingOptions
 
 WARMUP = 0.05  # share of the steps
@@ -30,10 +30,10 @@ class TrainingModule(LightningModule):
     def __init__(self, model: nn.Module, objective: Objective, options: TrainingOptions) -> None:
         super().__init__()
         self.model, self.objective, self.options = model, objective, options
-        followed: dict[str, Metric | MetricCollection] = {
-            score.name: score.metric() for score in objective.scores if score.metric is not None
+        metrics: dict[str, Metric | MetricCollection] = {
+            score.name: score.metric() for score in followed(objective) if score.metric is not None
         }
-        self.scores = MetricCollection(followed, prefix="val_") if followed else None
+        self.scores = MetricCollection(metrics, prefix="val_") if metrics else None
 
     def forward(self, networks: Batch) -> Any:
         return self.objective.predict(self.objective.forward(self.model, networks))

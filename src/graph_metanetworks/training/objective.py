@@ -46,9 +46,12 @@ class Score:
 
 
 class Objective(Protocol):
-    """The objective that a model is trained for. The first of `scores` selects the checkpoint."""
+    """The objective that a model is trained for. `selection` chooses the checkpoint."""
 
     scores: tuple[Score, ...]
+
+    @property
+    def selection(self) -> Score: ...
 
     def transform(self, batch: Batch, generator: torch.Generator, *, training: bool) -> Any: ...
     def forward(self, model: nn.Module, inputs: Any) -> Any: ...
@@ -56,6 +59,7 @@ class Objective(Protocol):
     def predict(self, outputs: Any) -> Any: ...
 
 
-def monitored(objective: Objective) -> Score:
-    """Return the score that selects checkpoints, stops training early and compares learning rates."""
-    return objective.scores[0]
+def followed(objective: Objective) -> tuple[Score, ...]:
+    """Return the scores that are measured after each round."""
+    scores = objective.scores
+    return scores if objective.selection in scores else (*scores, objective.selection)

@@ -8,7 +8,6 @@ from typing import Any, Protocol, cast
 
 from graph_metanetworks.extras import optional_imports
 from graph_metanetworks.training.job import TrainingJob
-from graph_metanetworks.training.objective import monitored
 from graph_metanetworks.training.options import Machine, TrainingOptions
 
 
@@ -38,7 +37,7 @@ class GradientDescent(Strategy):
         with optional_imports():  # it imports Lightning
             from graph_metanetworks.training.gradient_descent import best_point, descend
         points = descend(job)
-        best = best_point(points, monitored(job.objective))
+        best = best_point(points, job.objective.selection)
         return {"seconds": points[-1]["seconds"], "best_round": int(best["round"]), "rounds": len(points)}
 
 

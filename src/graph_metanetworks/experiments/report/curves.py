@@ -10,12 +10,11 @@ from graph_metanetworks.experiments.grid import Cell
 from graph_metanetworks.experiments.report.figures import as_image, cycle, label, new_figure
 from graph_metanetworks.experiments.results import Results
 from graph_metanetworks.methods.registry import find_method
-from graph_metanetworks.training.objective import monitored
 
 
 def learning_curves(results: Results) -> str:
-    """Draw the monitored score against seconds of training, a panel for each setting."""
-    settings, score = results.grid.settings, monitored(results.task)
+    """Draw the first score against seconds of training, a panel for each setting."""
+    settings, score = results.grid.settings, results.task.scores[0]
     figure, axes = new_figure(1, len(settings), width=3.4 * len(settings), height=2.6)
     colours = dict(zip(results.grid.methods, cycle(len(results.grid.methods)), strict=True))
     for ax, setting in zip(axes[0], settings, strict=True):

@@ -11,11 +11,12 @@ from torchmetrics.functional import kendall_rank_corrcoef, r2_score
 
 @dataclass(frozen=True)
 class Scores:
-    """R², Kendall's tau and the mean absolute error; NaN where they are not defined."""
+    """R², Kendall's tau, their mean, and the mean absolute error; NaN where they are not defined."""
 
     networks: int
     r2: float
     tau: float
+    r2_tau: float
     mae: float
 
 
@@ -29,12 +30,15 @@ def scores(predicted: Tensor, true: Tensor) -> Scores:
     predicted, true = predicted.double(), true.double()
     nothing = float("nan")
     if not len(true):
-        return Scores(0, nothing, nothing, nothing)
+        return Scores(0, nothing, nothing, nothing, nothing)
     varies = len(true) > 1 and bool(true.max() > true.min())
     ranked = varies and bool(predicted.max() > predicted.min())
+    r2 = float(r2_score(predicted, true)) if varies else nothing
+    tau = float(torch.as_tensor(kendall_rank_corrcoef(predicted, true))) if ranked else nothing
     return Scores(
         networks=len(true),
-        r2=float(r2_score(predicted, true)) if varies else nothing,
-        tau=float(torch.as_tensor(kendall_rank_corrcoef(predicted, true))) if ranked else nothing,
+        r2=r2,
+        tau=tau,
+        r2_tau=(r2 + tau) / 2,
         mae=float((predicted - true).abs().mean()),
     )

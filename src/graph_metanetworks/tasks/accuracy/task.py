@@ -57,6 +57,14 @@ def _tau() -> Metric:
     return KendallRankCorrCoef()
 
 
+def _r2_and_tau() -> Metric:
+    return (_r2() + _tau()) / 2
+
+
+# R² of a few validation networks depends on the errors of some, and is often highest long before the end
+SELECTION = Score("r2_tau", "mean of R² and tau", metric=_r2_and_tau)
+
+
 class Accuracy(Task[Options]):
     """Predict accuracies: outputs are logits, the loss is cross-entropy or the squared error."""
 
@@ -69,6 +77,10 @@ class Accuracy(Task[Options]):
         Score("tau", "tau", metric=_tau),
         Score("mae", "mean error", higher_is_better=False, headline=False),
     )
+
+    @property
+    def selection(self) -> Score:
+        return SELECTION
 
     def data(self, networks: TracedZoo) -> LabelledZoo:
         return LabelledZoo(networks, self.options.label)
