@@ -39,7 +39,7 @@ class TrainingOptions:
     batch_size: int = option(16, "Networks per batch.", least=1)
     weight_decay: float = option(0.1, "Weight decay of AdamW.")
     averaging: float = option(0.95, "Decay of the moving average of weights, which is what is kept; 0: none.")
-    patience: int = option(0, "Rounds without a better score before training stops; 0: never.", least=0)
+    patience: int = option(10, "Rounds without a better score before training stops; 0: never.", least=0)
     seed: int = option(0, "Seed of the split, the initial weights and the order of networks.")
 
     def __post_init__(self) -> None:
