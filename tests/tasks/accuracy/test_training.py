@@ -1,5 +1,6 @@
 """Training: it learns, it resumes as if it had never stopped, and it overwrites nothing."""
 
+import csv
 import json
 import shutil
 import signal
@@ -44,6 +45,17 @@ def test_the_metanetwork_learns(data: LabelledZoo, tmp_path: Path) -> None:
         data, tmp_path / "run", replace(QUICK, steps=200, rounds=10, batch_size=16, learning_rate=1e-3)
     )
     assert run.result and run.result["scores"]["test"]["r2"] > 0.5
+
+
+def test_the_mean_of_r2_and_tau_chooses_the_weights(data: LabelledZoo, tmp_path: Path) -> None:
+    run = train(data, tmp_path / "run", replace(QUICK, method="statnn", steps=60, rounds=12, batch_size=4))
+    with (tmp_path / "run" / "curve.csv").open() as file:
+        points = [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
+    for point in points:
+        assert point["val_r2_tau"] == pytest.approx((point["val_r2"] + point["val_tau"]) / 2, abs=1e-5)
+    best = max(points, key=lambda point: point["val_r2_tau"])
+    assert run.result and run.result["best_round"] == best["round"]
+    assert run.scores["validation"]["r2_tau"] == pytest.approx(best["val_r2_tau"], abs=1e-3)
 
 
 class Killed(Exception):
