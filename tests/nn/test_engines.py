@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import graph_metanetworks as gmn
-from graph_metanetworks.nn import bundles, execution, metanetwork
+from graph_metanetworks.nn import bundles, execution
 from graph_metanetworks.nn.engine import products
 from graph_metanetworks.nn.engine import workers as engine_workers
 from graph_metanetworks.nn.execution import BLOCKS
@@ -32,7 +32,7 @@ def set_plan(monkeypatch: pytest.MonkeyPatch, way: str) -> str:
     """Force a way of running, and name its engine."""
     small = {"list_below": 1, "whole_panels_below": 0, "piece_size": 16 * 40}
     if way == "pieces":
-        monkeypatch.setattr(metanetwork, "BLOCKS", replace(BLOCKS, **small))
+        monkeypatch.setattr(execution, "BLOCKS", replace(BLOCKS, **small))
     if way == "small stream":
         monkeypatch.setattr(execution, "STREAM", replace(execution.STREAM, **small))
     return "stream" if "stream" in way else "blocks"

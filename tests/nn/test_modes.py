@@ -12,7 +12,7 @@ from torch.func import functional_call, grad, jacrev, vmap
 from torch.utils.data import DataLoader
 
 import graph_metanetworks as gmn
-from graph_metanetworks.nn import metanetwork
+from graph_metanetworks.nn import execution
 from support.distributed import share, step
 from support.permuted import many, weights
 from support.processes import spawn
@@ -73,8 +73,8 @@ AUTOCAST = [  # every engine with every readout, once; further combinations are 
 @pytest.mark.parametrize(("engine", "level", "readout", "aggregation", "pieces"), AUTOCAST)
 def test_autocast(engine, level, readout, aggregation, pieces, monkeypatch):
     if pieces:
-        small = replace(metanetwork.BLOCKS, list_below=1, whole_panels_below=0, piece_size=800)
-        monkeypatch.setattr(metanetwork, "BLOCKS", small)
+        small = replace(execution.BLOCKS, list_below=1, whole_panels_below=0, piece_size=800)
+        monkeypatch.setattr(execution, "BLOCKS", small)
     options = {"level": level, "readout": readout, "aggregation": aggregation, "global_feature": True}
     net = gmn.GraphMetanetwork(16, 2, engine=engine, **options)
     expected = net(batch()).detach()

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import graph_metanetworks as gmn
-from graph_metanetworks.nn import metanetwork
+from graph_metanetworks.nn import execution
 from graph_metanetworks.nn.engine import workers
 from graph_metanetworks.nn.engine.sweep import one_worker
 from graph_metanetworks.nn.engine.workers import Workers
@@ -95,8 +95,8 @@ def test_blocks_with_a_worker_for_each_thread(threads, level, monkeypatch):
     used = []
     monkeypatch.setattr(workers.torch, "get_num_threads", lambda: threads)
     monkeypatch.setattr(workers.torch, "set_num_threads", used.append)
-    small = replace(metanetwork.BLOCKS, list_below=1, whole_panels_below=0, piece_size=64)
-    monkeypatch.setattr(metanetwork, "BLOCKS", small)
+    small = replace(execution.BLOCKS, list_below=1, whole_panels_below=0, piece_size=64)
+    monkeypatch.setattr(execution, "BLOCKS", small)
     model = nn.Sequential(nn.Linear(9, 20), nn.ReLU(), nn.Linear(20, 7)).double()
     graph = gmn.trace(model, torch.zeros(1, 9).double())
     batch = gmn.collate([(graph, model.state_dict())])

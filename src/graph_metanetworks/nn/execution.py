@@ -12,9 +12,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch._functorch.pyfunctorch import retrieve_all_functorch_interpreters
 
+from graph_metanetworks.allocator import freed_memory_returned
 from graph_metanetworks.graph.batch import Batch
 from graph_metanetworks.nn.encoders import EdgeEncoder
 from graph_metanetworks.nn.engine.panel import Panel, Region, arrange, rows, tiles
@@ -76,7 +77,23 @@ def streaming(workers: int | None = None, progress: bool = False) -> ExecutionPl
     return replace(STREAM, executor=Workers(workers or torch.get_num_threads(), progress))
 
 
-def run_panels(network: GraphMetanetwork, batch: Batch, plan: ExecutionPlan) -> Tensor:
+def run_on_panels(
+    network: GraphMetanetwork, batch: Batch, engine: str, workers: int | None = None, progress: bool = False
+) -> Tensor:
+    """Run a metanetwork by the engine "blocks" or "stream"; workers and progress are for streams."""
+    if engine == "blocks":
+        return _run(network, batch, engine, BLOCKS)
+    with freed_memory_returned():
+        return _run(network, batch, engine, streaming(workers, progress))
+
+
+def _run(network: GraphMetanetwork, batch: Batch, engine: str, plan: ExecutionPlan) -> Tensor:
+    if network.matrices is not None:
+        return _run_pairs(network, network.matrices, batch, engine, plan)
+    return _run_panels(network, batch, plan)
+
+
+def _run_panels(network: GraphMetanetwork, batch: Batch, plan: ExecutionPlan) -> Tensor:
     """Run a metanetwork whose blocks are all `MessagePassing`."""
     edges = _Edges.of(network, batch, plan)
     degree, owner = degrees(batch), node_network(batch)
@@ -101,12 +118,13 @@ def run_panels(network: GraphMetanetwork, batch: Batch, plan: ExecutionPlan) -> 
     return _read(network, edges, State(nodes, nodes[:0], features), links)
 
 
-def run_pairs(network: GraphMetanetwork, batch: Batch, engine: str, plan: ExecutionPlan) -> Tensor:
+def _run_pairs(
+    network: GraphMetanetwork, matrices: nn.Module, batch: Batch, engine: str, plan: ExecutionPlan
+) -> Tensor:
     """Run a metanetwork whose blocks join pairs of neurons; edges get a state only where they are read."""
-    assert network.matrices is not None
     nodes, links = network.encode(batch)
     executor = plan.executor if batch.device.type == "cpu" else one_worker
-    panels = network.matrices(batch, engine, executor)
+    panels = matrices(batch, engine, executor)
     for block in network.blocks:
         nodes = block(nodes, panels)
     state = State(nodes, nodes[:0])

@@ -16,7 +16,7 @@ from graph_metanetworks.nn.bundles import BundleEncoder, BundlePassing
 from graph_metanetworks.nn.canonical import Canonical
 from graph_metanetworks.nn.embedding import MeanStates, input_of, node_means
 from graph_metanetworks.nn.encoders import EdgeEncoder, NodeEncoder
-from graph_metanetworks.nn.execution import BLOCKS, in_batch_order, run_pairs, run_panels, streaming
+from graph_metanetworks.nn.execution import in_batch_order, run_on_panels
 from graph_metanetworks.nn.grit import Grit
 from graph_metanetworks.nn.group_readout import MeanByGroup
 from graph_metanetworks.nn.matrix_product import MatrixProduct, WeightMatrices
@@ -204,10 +204,7 @@ class GraphMetanetwork(nn.Module):
             raise TypeError(f"{', '.join(options)}: only engine='stream' takes options, not {engine!r}")
         if engine == "edge_list" or not self.runs_on_panels:
             return self._run_edge_list(batch)
-        plan = streaming(**options) if engine == "stream" else BLOCKS
-        if self.matrices is not None:
-            return run_pairs(self, batch, engine, plan)
-        return run_panels(self, batch, plan)
+        return run_on_panels(self, batch, engine, **options)
 
     def fit(self, batches: Iterable[Batch]) -> None:
         """Take the scale of each tensor, by name, and of each kind of edge from a training zoo.

@@ -8,6 +8,7 @@ memory is that of the states, also in the backward pass, which reads the weights
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from math import prod
 from typing import Any
 
 import torch
@@ -18,14 +19,17 @@ from graph_metanetworks.nn.engine.sweep import Executor
 PIECE = 1 << 18  # weights that are read at once: they stay in cache
 
 
-def planes(values: Tensor, patterns: Tensor | None, dtype: torch.dtype) -> Tensor:
+def planes(
+    values: Tensor, patterns: Tensor | None, dtype: torch.dtype, room: Tensor | None = None
+) -> Tensor:
     """Return sums over taps, sums of squares and sums weighted by patterns, each once for each channel.
 
-    Shapes: [G, T, S, K, C], [K, R] -> [G, T, P, S]
+    Shapes: [G, T, S, K, C], [K, R] -> [G, T, P, S]. Without taps the result is in `room`, if there is any.
     """
     *shape, taps, count = values.shape
     if taps == 1 and not values.requires_grad:
-        found = torch.empty(*shape[:2], 2 * count, shape[2], dtype=dtype, device=values.device)
+        size = (*shape[:2], 2 * count, shape[2])
+        found = values.new_empty(size, dtype=dtype) if room is None else room[: prod(size)].view(size)
         plain, squares = found.split(count, dim=2)
         plain.copy_(values.squeeze(3).mT)
         torch.mul(plain, plain, out=squares)
@@ -72,10 +76,13 @@ def _multiply_pieces(
     states, sent = states.contiguous(), sent.contiguous()  # gradients may be expanded
 
     def work(share: Iterable[Any]) -> list[Tensor | None]:
-        to_source = torch.zeros_like(states)
+        to_source, room = torch.zeros_like(states), None
         with torch.no_grad():  # the mode is of each thread
             for which, rows in share:
-                flat = planes(values[which, rows], patterns, states.dtype).flatten(1, 2)
+                piece = values[which, rows]
+                if room is None or room.numel() < 2 * piece.numel():
+                    room = states.new_empty(2 * piece.numel())
+                flat = planes(piece, patterns, states.dtype, room).flatten(1, 2)
                 sums = torch.bmm(flat, states[which])
                 to_target[which, rows] = sums.view(*sums.shape[:1], -1, *sent.shape[2:])
                 to_source[which].baddbmm_(flat.mT, sent[which, rows].flatten(1, 2))
