@@ -19,9 +19,7 @@ from graph_metanetworks.nn.engine.sweep import Executor
 PIECE = 1 << 18  # weights that are read at once: they stay in cache
 
 
-def planes(
-    values: Tensor, patterns: Tensor | None, dtype: torch.dtype, room: Tensor | None = None
-) -> Tensor:
+def planes(values: Tensor, patterns: Tensor | None, dtype: torch.dtype, room: Tensor | None = None) -> Tensor:
     """Return sums over taps, sums of squares and sums weighted by patterns, each once for each channel.
 
     Shapes: [G, T, S, K, C], [K, R] -> [G, T, P, S]. Without taps the result is in `room`, if there is any.
