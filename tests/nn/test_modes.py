@@ -85,6 +85,24 @@ def test_autocast(engine, level, readout, aggregation, pieces, monkeypatch):
     assert all(p.grad is not None and p.grad.isfinite().all() for p in net.parameters())
 
 
+@pytest.mark.parametrize("blocks", ["message-passing", "matrix-product", "bundles"])
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("level", ["graph", pytest.param("node", marks=slow), "edge"])
+@pytest.mark.parametrize("mode", ["autocast", "bfloat16"])
+def test_half_precision(blocks, engine, level, mode):
+    networks = many(["mlp-relu", "cnn-2d-batch-norm"]).to(torch.float32)
+    net = gmn.GraphMetanetwork(16, 2, blocks=blocks, engine=engine, level=level)
+    net.fit([networks])
+    expected = net(networks).detach()
+    if mode == "bfloat16":
+        net.bfloat16()
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=mode == "autocast"):
+        found = net(networks)
+    found.float().square().sum().backward()
+    assert (found.float() - expected).abs().max() < 0.1 * expected.abs().max().clamp(min=0.1)
+    assert all(p.grad is None or p.grad.isfinite().all() for p in net.parameters())
+
+
 # ------------------------------------------------------------------ functional
 
 

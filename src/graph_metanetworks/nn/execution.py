@@ -106,12 +106,12 @@ def _run_panels(network: GraphMetanetwork, batch: Batch, plan: ExecutionPlan) ->
         context = None if features is None else features[owner]
         sums = edges.send(block, block.message_terms(nodes, context))
         assert sums.nodes is not None
-        nodes = block.updated_nodes(nodes, block.aggregated(sums.nodes, degree), context)
+        messages = block.aggregated(sums.nodes, degree).to(nodes.dtype)  # sums of half precision are float32
+        nodes = block.updated_nodes(nodes, messages, context)
         if features is not None and sums.pooled is not None:
             node_mean = torch.zeros_like(features).index_add(0, owner, nodes) / node_counts
-            features = block.updated_globals(
-                features, node_mean, block.edge_norm.weight * sums.pooled / edge_counts
-            )
+            edge_mean = (block.edge_norm.weight * sums.pooled / edge_counts).to(features.dtype)
+            features = block.updated_globals(features, node_mean, edge_mean)
             context = features[owner]
         if block.edge_update is not None:
             edges.pending.append((block, block.edge_terms(nodes, context)))
@@ -143,7 +143,7 @@ def _read(network: GraphMetanetwork, edges: _Edges, state: State, links: Links) 
     if isinstance(readout, FromEnds):
         return _read_ends(readout, state.nodes, edges.batch, edges.plan)
     if isinstance(readout, PooledEdges):
-        return readout.finish(edges.pool(readout), edges.batch)
+        return readout.finish(edges.pool(readout).to(state.nodes.dtype), edges.batch)
     if isinstance(readout, EachEdge):
         return edges.each(readout)
     if readout.reads_edges:

@@ -130,8 +130,12 @@ class WeightMatrices(nn.Module):
     ) -> list[WeightedPanels]:
         """Arrange a batch into panels, as an engine of `GraphMetanetwork` wants them.
 
-        `executor` shares out the rows of matrices that stream.
+        `executor` shares out the rows of matrices that stream. Autocast does not touch weights.
         """
+        with torch.autocast(batch.device.type, enabled=False):
+            return self._arranged(batch, engine, executor)
+
+    def _arranged(self, batch: Batch, engine: str, executor: Executor) -> list[WeightedPanels]:
         if engine == "edge_list":
             return self._edge_list(batch)
         keep = engine == "blocks"
@@ -266,8 +270,8 @@ class MatrixProduct(nn.Module):
             to_target, to_source = panels.messages(normed, *(factor[..., None, None] * self.mix[:, None]))
             # a stream has a term for each matrix, and no room for a copy of all nodes each time
             add = Tensor.index_add_ if number else Tensor.index_add
-            to_targets = add(to_targets, 0, panels.target, to_target)
-            to_sources = add(to_sources, 0, panels.source, to_source)
+            to_targets = add(to_targets, 0, panels.target, to_target.to(nodes.dtype))
+            to_sources = add(to_sources, 0, panels.source, to_source.to(nodes.dtype))
         rows = max(1, PIECE // self.hidden)
         parts = zip(*(states.split(rows) for states in (nodes, normed, to_targets, to_sources)), strict=True)
         return _joined([self._updated(*part) for part in parts])

@@ -63,8 +63,9 @@ def spread_sums(states: Tensor, sent: Tensor, taps: int) -> tuple[Tensor, Tensor
 def streamed(
     values: Tensor, patterns: Tensor | None, states: Tensor, sent: Tensor, executor: Executor
 ) -> tuple[Tensor, Tensor]:
-    """Multiply a few rows at a time, and again in the backward pass."""
-    return _Streamed.apply(values, patterns, states, sent, executor)
+    """Multiply a few rows at a time, and again in the backward pass, in the precision of `states`."""
+    with torch.autocast(states.device.type, enabled=False):
+        return _Streamed.apply(values, patterns, states, sent.to(states.dtype), executor)
 
 
 def _multiply_pieces(
