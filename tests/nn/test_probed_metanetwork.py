@@ -8,6 +8,7 @@ from torch import nn
 
 import graph_metanetworks as gmn
 from graph_metanetworks.nn.baselines import ProbedStatNN
+from graph_metanetworks.nn.probe_outputs import ProbeOutputs
 
 
 def network(hidden: int = 6, outputs: int = 3) -> nn.Sequential:
@@ -69,6 +70,15 @@ def test_what_only_the_function_shows() -> None:
     both = gmn.collate([(graph, state), (graph, other)]).to(torch.float64)
     first, second = fitted("statnn", both)(both)
     assert not torch.allclose(first, second)
+
+
+def test_brightness_is_seen_in_values_but_not_in_logits() -> None:
+    colours = torch.rand(2, 5, 3)
+    for outputs, seen in (("values", True), ("logits", False)):
+        encode = ProbeOutputs(gmn.nn.Probes(5, (2,), outputs=outputs), 16)
+        assert torch.allclose(encode(colours), encode(colours + 0.3), atol=1e-5) != seen
+    with pytest.raises(ValueError, match="neither 'logits' nor 'values'"):
+        gmn.nn.Probes(5, (2,), outputs="colours")
 
 
 @pytest.mark.parametrize("name", MODELS)

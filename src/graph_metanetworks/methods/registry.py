@@ -60,7 +60,8 @@ def _probes(output: Output, name: str) -> Probes:
         return Probes(NUM_PROBES, shape)
     low, high = output.input_range
     points = torch.quasirandom.SobolEngine(prod(shape)).draw(NUM_POINTS)  # cover the range evenly
-    return Probes(NUM_POINTS, shape, inputs=(low + (high - low) * points).view(-1, *shape))
+    inputs = (low + (high - low) * points).view(-1, *shape)
+    return Probes(NUM_POINTS, shape, inputs=inputs, outputs="values")
 
 
 def _chain_method(model: type[ChainModel], title: str, about: str, learning_rate: float) -> Method:

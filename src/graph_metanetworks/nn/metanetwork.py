@@ -164,10 +164,10 @@ class GraphMetanetwork(nn.Module):
         self.probes = probes
         if probes is not None:
             self.signals = nn.Linear(2 * probes.count, hidden, bias=False)
-            self.outputs = ProbeOutputs(probes.count, PROBE_WIDTH)
+            self.outputs = ProbeOutputs(probes, PROBE_WIDTH)
             self.spread = nn.Linear(PROBE_WIDTH, hidden, bias=False)
             self.readout.add_outputs(PROBE_WIDTH)
-        self.first_global = nn.Parameter(torch.zeros(hidden)) if global_feature else None
+        self.first_global = nn.Parameter(torch.zeros(hidden)) if global_feature and not pairs else None
         if blocks == "matrix-product":
             self.matrices = WeightMatrices(vocabulary, channels=channels)
             sizes = (hidden, self.matrices.num_planes, len(vocabulary.edge_kinds), inner)
@@ -209,7 +209,8 @@ class GraphMetanetwork(nn.Module):
     def fit(self, batches: Iterable[Batch]) -> None:
         """Take the scale of each tensor, by name, and of each kind of edge from a training zoo.
 
-        Call it before the first step of an optimizer: parameters get other sizes. Some parts iterate over the
+        Call it before the first step of an optimizer: parameters get other sizes, which do not fit what the
+        optimizer has remembered of them; after a step, make a new one. Some parts iterate over the
         batches a second time; an iterator is kept in memory for that. What is fitted is part of the state
         dict, which loads into a fresh metanetwork.
         """

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from graph_metanetworks.nn.fitted import refilled
 from graph_metanetworks.nn.mlp import signed_log
+from graph_metanetworks.nn.probes import Probes
 
 WIDTH = 64  # of encoded outputs
 SHARPNESS = 3.0  # of probabilities, so that features have about unit size
@@ -19,13 +20,13 @@ SHARPNESS = 3.0  # of probabilities, so that features have about unit size
 class ProbeOutputs(nn.Module):
     """Encode the outputs of networks on probes. [B, probes, outputs] -> [B, hidden]
 
-    Several outputs are taken as logits of classes. The first outputs that are seen decide their number, as in
-    `nn.LazyLinear`; a state dict brings its own.
+    Several logits are taken as probabilities of classes. The first outputs that are seen decide their number,
+    as in `nn.LazyLinear`; a state dict brings its own.
     """
 
-    def __init__(self, probes: int, hidden: int) -> None:
+    def __init__(self, probes: Probes, hidden: int) -> None:
         super().__init__()
-        self.probes = probes
+        self.probes, self.logits = probes.count, probes.outputs == "logits"
         self.weight = nn.Parameter(torch.empty(hidden, 0))
         self.bias = nn.Parameter(torch.zeros(hidden))
         self.register_load_state_dict_pre_hook(_resize)
@@ -39,7 +40,8 @@ class ProbeOutputs(nn.Module):
                 f"these networks have {count} outputs, but this metanetwork was made for networks with "
                 f"{self.weight.shape[1] // self.probes}. Use one for each number of outputs."
             )
-        features = SHARPNESS * (outputs.softmax(-1) - 1 / count) if count > 1 else signed_log(outputs)
+        classes = self.logits and count > 1
+        features = SHARPNESS * (outputs.softmax(-1) - 1 / count) if classes else signed_log(outputs)
         return F.linear(features.flatten(1), self.weight, self.bias).relu()
 
     def resize(self, outputs: int) -> None:

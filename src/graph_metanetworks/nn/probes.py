@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -50,6 +50,8 @@ class Probes(nn.Module):
         inputs: the probes to start from, `[count, *shape]`, or one tensor for each of several inputs. Without
             them probes are standard normal. Token ids and other integers must be given, and stay fixed.
         learned: whether probes are parameters. If not, they are buffers.
+        outputs: what networks return: "logits" of classes, which metanetworks read as probabilities, or
+            "values" such as colours, which they read as they are.
     """
 
     def __init__(
@@ -59,9 +61,12 @@ class Probes(nn.Module):
         *,
         inputs: Tensor | Sequence[Tensor] | None = None,
         learned: bool = True,
+        outputs: Literal["logits", "values"] = "logits",
     ):
         super().__init__()
-        self.count = count
+        if outputs not in ("logits", "values"):
+            raise ValueError(f"outputs={outputs!r} is neither 'logits' nor 'values'.")
+        self.count, self.outputs = count, outputs
         self.shapes = _shapes(shape)
         for number, probes in enumerate(_initial(count, self.shapes, inputs)):
             if learned and probes.is_floating_point():
@@ -79,7 +84,8 @@ class Probes(nn.Module):
         """What `from_config` needs to make probes that a state dict fits."""
         types = [str(probes.dtype).removeprefix("torch.") for probes in self.inputs]
         learned = any(True for _ in self.parameters())
-        return {"count": self.count, "shapes": self.shapes, "types": types, "learned": learned}
+        config = {"count": self.count, "shapes": self.shapes, "types": types}
+        return config | {"learned": learned, "outputs": self.outputs}
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Probes:
@@ -88,7 +94,7 @@ class Probes(nn.Module):
             torch.zeros(count, *shape, dtype=getattr(torch, dtype))
             for shape, dtype in zip(shapes, config["types"], strict=True)
         ]
-        return cls(count, shapes, inputs=inputs, learned=config["learned"])
+        return cls(count, shapes, inputs=inputs, learned=config["learned"], outputs=config["outputs"])
 
     def extra_repr(self) -> str:
         return f"{self.count}, {self.shapes[0] if len(self.shapes) == 1 else self.shapes}"
@@ -185,5 +191,5 @@ def _check_same_width(batch: Batch, outputs: Sequence[Tensor]) -> None:
         if own.shape[-1] != width:
             raise UnsupportedNetwork(
                 f"{name} has {own.shape[-1]} outputs, but {batch.names[0]} has {width}, so their outputs on "
-                "probes cannot be compared. Use one batch for each number of outputs."
+                "probes cannot be compared. Use one metanetwork for each number of outputs."
             )

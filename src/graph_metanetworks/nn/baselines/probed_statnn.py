@@ -35,7 +35,7 @@ class ProbedStatNN(StatNN):
         budget: int | None = None,
     ) -> None:
         super().__init__(hidden, out, by=by, budget=budget)
-        self.probes, self.outputs = probes, ProbeOutputs(probes.count, WIDTH)
+        self.probes, self.outputs = probes, ProbeOutputs(probes, WIDTH)
         self.register_load_state_dict_pre_hook(_resize)
 
     @torch.no_grad()
