@@ -37,7 +37,7 @@ class Form:
 
     @staticmethod
     def of(graph: ParameterGraph) -> Form | None:
-        """Return the form of a network that takes one tensor and returns one number per class, if it is one."""
+        """Return the form of a network that takes one tensor and returns one number per class."""
         recording = graph.recording
         if recording is None or recording.refusal or not recording.input_shape or len(recording.outputs) != 1:
             return None
