@@ -26,7 +26,13 @@ from graph_metanetworks.experiments.accuracy.rivals import (
     rival_predictions,
     within_groups,
 )
-from graph_metanetworks.experiments.accuracy.shifts import Shift, relabelled, stripes, true_accuracy, with_images
+from graph_metanetworks.experiments.accuracy.shifts import (
+    Shift,
+    relabelled,
+    stripes,
+    true_accuracy,
+    with_images,
+)
 from graph_metanetworks.experiments.accuracy.trust import Trust, mean_tau
 from graph_metanetworks.experiments.results import Predicted, Spread
 from graph_metanetworks.tasks.accuracy import Accuracy, Options

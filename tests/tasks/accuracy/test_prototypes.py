@@ -87,7 +87,7 @@ def test_permuted_networks_have_the_same_score(novelty: Novelty, networks: Netwo
     permuted = [(graph, graph.symmetry.sample(generator).apply(own)) for graph, own in networks]
     accuracies = torch.full((60,), 0.9)
     one, other = (
-        novelty.answers(novelty._answers(gmn.collate(own)), accuracies) for own in (networks, permuted)
+        novelty.answers(novelty.prototypes(gmn.collate(own)), accuracies) for own in (networks, permuted)
     )
     assert torch.equal(one, other)
 

@@ -1,4 +1,4 @@
-"""The imprint that training data leaves in a network: its outputs on prototypes, or on probes.
+"""The imprint that training data leaves in a network: its outputs on probes.
 
 Outputs do not change when neurons are permuted, and hardly depend on the architecture. Networks trained on
 the same data give the same outputs, and better networks more so; networks trained on other data give other

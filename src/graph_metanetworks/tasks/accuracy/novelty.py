@@ -20,6 +20,7 @@ from graph_metanetworks.nn.baselines.statistics import WeightStatistics
 from graph_metanetworks.nn.fitted import resize_buffers
 from graph_metanetworks.nn.probes import Probes
 from graph_metanetworks.table import listed
+from graph_metanetworks.tasks.accuracy.answers import Answers
 from graph_metanetworks.tasks.accuracy.imprint import Found, Imprint, imprint_of
 from graph_metanetworks.tasks.accuracy.input_statistics import InputStatistics
 from graph_metanetworks.tasks.accuracy.prototypes import Prototypes, num_outputs
@@ -79,7 +80,7 @@ class Novelty(nn.Module):
         super().__init__()
         self.statistics = WeightStatistics("kind", unknown="ignore")
         self.prototypes = Prototypes()
-        self.answers, self.responses = Imprint(), Imprint()  # outputs on prototypes, and on probes
+        self.answers, self.responses = Answers(), Imprint()  # outputs on prototypes, and on probes
         self.inputs = InputStatistics()
         self.untrained = Untrained()
         self.known = nn.Buffer(torch.zeros(0, 0))  # features of the training networks
@@ -114,13 +115,10 @@ class Novelty(nn.Module):
         scores = [
             _nearest(gaps)[0],
             torch.cat([self.inputs(batch) for batch in everything]),
-            self.answers.fit([own for batch in everything for own in self._answers(batch)], looks),
+            self.answers.fit([own for batch in everything for own in self.prototypes(batch)], looks),
             self.responses.fit([own for b in everything for own in _responses(probes, b)], accuracies),
         ]
         self.thresholds = nn.Buffer(_thresholds(scores))
-
-    def _answers(self, batch: Batch) -> list[Found | None]:
-        return [None if own is None else imprint_of(own) for own in self.prototypes(batch)]
 
     def _gaps(self, batch: Batch) -> Tensor:  # [B, n]
         return torch.cdist(self.statistics(batch), self.known, compute_mode=EXACT)
@@ -143,7 +141,7 @@ class Novelty(nn.Module):
         scores = [
             _nearest(gaps)[0],
             self.inputs(batch),
-            self.answers(self._answers(batch), self._looks(gaps, accuracies, probes)),
+            self.answers(self.prototypes(batch), self._looks(gaps, accuracies, probes)),
             self.responses(_responses(probes, batch), accuracies),
         ]
         unusual = torch.stack(scores, 1) > self.thresholds

@@ -55,10 +55,9 @@ class Form:
 
     @property
     def labels(self) -> Tensor:
-        """The class of each prototype; some classes if there are many."""
-        count = min(self.outputs, MOST)
-        classes = torch.linspace(0, self.outputs - 1, count).round().long()
-        return classes.repeat_interleave(min(PER_CLASS, MOST // count))
+        """The class of each prototype, ascending, the same number for each class."""
+        classes = classes_of(self.outputs)
+        return classes.repeat_interleave(min(PER_CLASS, MOST // len(classes)))
 
     @property
     def numel(self) -> int:
@@ -103,6 +102,11 @@ class Prototypes(Fitted):
                     for member, own in zip(stack.members, outputs, strict=True):
                         found[member] = own
         return found
+
+
+def classes_of(outputs: int) -> Tensor:
+    """Return the classes that have prototypes: all, or some if there are many."""
+    return torch.linspace(0, outputs - 1, min(outputs, MOST)).round().long()
 
 
 def num_outputs(graph: ParameterGraph) -> int:
