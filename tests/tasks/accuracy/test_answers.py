@@ -1,4 +1,4 @@
-"""Answers to prototypes: how well outputs agree with classes, beside those of networks of similar accuracy."""
+"""Answers to prototypes: how well outputs agree with classes, beside those of similar networks."""
 
 import torch
 from torch import Tensor

@@ -45,8 +45,9 @@ def trained(seeds: range, roll: int = 0) -> Networks:
             optimizer.zero_grad()
             cross_entropy(model(images), (labels + roll) % CLASSES).backward()
             optimizer.step()
-        graph = GRAPHS.setdefault(width, gmn.trace(model, torch.zeros(1, FEATURES)))
-        made.append((graph, model.state_dict()))
+        if width not in GRAPHS:
+            GRAPHS[width] = gmn.trace(model, torch.zeros(1, FEATURES))
+        made.append((GRAPHS[width], model.state_dict()))
     return made
 
 

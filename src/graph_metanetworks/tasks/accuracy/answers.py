@@ -1,8 +1,8 @@
 """Compare how networks answer to prototypes with how training networks do.
 
 A network of the zoo answers to a prototype with its class. The alignment says how much more its outputs agree
-with the classes of prototypes than they would if its outputs were in another order, in standard deviations over
-all orders. For networks that know nothing of these classes it is about standard normal.
+with the classes of prototypes than if they were in another order, in standard deviations over all orders. For
+networks that know nothing of these classes it is about standard normal.
 """
 
 from __future__ import annotations
@@ -16,8 +16,11 @@ from torch import Tensor, nn
 from graph_metanetworks.nn.fitted import resize_buffers
 from graph_metanetworks.tasks.accuracy.prototypes import classes_of
 
-NEAR_ACCURACY, NEAR_STRENGTH = 0.15, 1.0  # peers: known networks of similar accuracy and strength
+NEAR_ACCURACY, NEAR_STRENGTH = 0.15, 0.5  # peers: known networks of similar accuracy and strength
 NEAR_ALIGNMENT = 0.7
+LEAST_SCORE = (
+    2.0  # to flag a network; predicted accuracies of training networks are better than those of others
+)
 LEAST_WEIGHT = -9.0  # of networks that are not peers; a logarithm
 WEAKEST = 0.02  # size of outputs, from which on networks count as equally weak
 

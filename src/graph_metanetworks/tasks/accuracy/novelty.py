@@ -20,7 +20,7 @@ from graph_metanetworks.nn.baselines.statistics import WeightStatistics
 from graph_metanetworks.nn.fitted import resize_buffers
 from graph_metanetworks.nn.probes import Probes
 from graph_metanetworks.table import listed
-from graph_metanetworks.tasks.accuracy.answers import Answers
+from graph_metanetworks.tasks.accuracy.answers import LEAST_SCORE, Answers
 from graph_metanetworks.tasks.accuracy.imprint import Found, Imprint, imprint_of
 from graph_metanetworks.tasks.accuracy.input_statistics import InputStatistics
 from graph_metanetworks.tasks.accuracy.prototypes import Prototypes, num_outputs
@@ -29,6 +29,7 @@ from graph_metanetworks.tasks.accuracy.untrained import Untrained
 NEIGHBOURS = 5
 EXACT = "donot_use_mm_for_euclid_dist"  # products lose the digits of small distances
 RARE = 0.01  # share of the known networks that may be flagged, by all scores together
+ANSWERS = 2  # which score is that of answers to prototypes
 OTHER_DATA = "was it trained on other data?"
 REASONS = (  # one for each score
     "its weights are farther from those of the training networks than usual",
@@ -119,6 +120,7 @@ class Novelty(nn.Module):
             self.responses.fit([own for b in everything for own in _responses(probes, b)], accuracies),
         ]
         self.thresholds = nn.Buffer(_thresholds(scores))
+        self.thresholds[ANSWERS].clamp_(min=LEAST_SCORE)
 
     def _gaps(self, batch: Batch) -> Tensor:  # [B, n]
         return torch.cdist(self.statistics(batch), self.known, compute_mode=EXACT)
