@@ -152,7 +152,7 @@ class Novelty(nn.Module):
             kinds |= dict.fromkeys(stack.members, self._other_kinds(stack))
         judged = zip(unusual.tolist(), self.untrained.judge(batch), batch.graphs, strict=True)
         return [
-            NoveltyScore(tuple(own), untrained, *kinds[member], self._other_outputs(graph))
+            NoveltyScore(tuple(own), untrained, *kinds[member], outputs=self._other_outputs(graph))
             for member, (own, untrained, graph) in enumerate(judged)
         ]
 

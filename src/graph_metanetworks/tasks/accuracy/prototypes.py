@@ -133,25 +133,26 @@ def best_networks(batches: Iterable[Batch], accuracies: Tensor) -> dict[Form, li
 
 
 def ascend(networks: Sequence[Stack], form: Form) -> Tensor | None:
-    """Find inputs of size one that networks assign to classes, `[prototypes, *shape]`, if they can be run.
+    """Find inputs of size one that networks assign to classes, `[prototypes, *shape]`; None if they cannot.
 
     Each step takes a few of the networks at random, and blurs the inputs by noise.
     """
     generator = torch.Generator().manual_seed(SEED)
-    labels = form.labels
-    raw = torch.randn(len(labels), *form.shape, generator=generator, dtype=torch.float64).requires_grad_()
-    optimizer = torch.optim.Adam([raw], lr=RATE)
+    raw = torch.randn(len(form.labels), *form.shape, generator=generator, dtype=torch.float64)
+    optimizer = torch.optim.Adam([raw.requires_grad_()], lr=RATE)
     for _ in range(STEPS):
-        loss = torch.zeros((), dtype=torch.float64)
-        for number in torch.randperm(len(networks), generator=generator)[:AT_ONCE].tolist():
-            noise = torch.randn(raw.shape, generator=generator, dtype=raw.dtype)
-            with torch.enable_grad():
-                outputs = _run(networks[number], _unit(raw) + NOISE * noise, form)
-                if outputs is None or not outputs.requires_grad:
-                    return None
-                loss = loss + F.cross_entropy(outputs[0], labels)
+        chosen = torch.randperm(len(networks), generator=generator)[:AT_ONCE].tolist()
+        noise = [NOISE * torch.randn(raw.shape, generator=generator, dtype=raw.dtype) for _ in chosen]
         optimizer.zero_grad()
-        loss.backward()
+        try:
+            for number, blur in zip(chosen, noise, strict=True):
+                with torch.enable_grad():
+                    outputs = _run(networks[number], _unit(raw) + blur, form)
+                    if outputs is None or not outputs.requires_grad:
+                        return None
+                    F.cross_entropy(outputs[0], form.labels).backward()
+        except RuntimeError:  # an operation without a gradient must not cost the run that was trained
+            return None
         optimizer.step()
     return _unit(raw).detach()
 
