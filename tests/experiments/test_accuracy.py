@@ -26,7 +26,13 @@ from graph_metanetworks.experiments.accuracy.rivals import (
     rival_predictions,
     within_groups,
 )
-from graph_metanetworks.experiments.accuracy.shifts import Shift, stripes, true_accuracy, with_images
+from graph_metanetworks.experiments.accuracy.shifts import (
+    Shift,
+    relabelled,
+    stripes,
+    true_accuracy,
+    with_images,
+)
 from graph_metanetworks.experiments.accuracy.trust import Trust, mean_tau
 from graph_metanetworks.experiments.results import Predicted, Spread
 from graph_metanetworks.tasks.accuracy import Accuracy, Options
@@ -153,6 +159,15 @@ def test_stripes_can_be_learned() -> None:
     assert trained.metrics["train_accuracy"] > 0.2  # chance is 0.1
 
 
+def test_relabelled_images_keep_no_class() -> None:
+    recipe = VaryingCnns("digits", epochs=1)
+    own, other = recipe.data, relabelled(recipe.data)
+    assert len(other.train_images) == 1200
+    for label in range(10):
+        (found,) = other.test_labels[own.test_labels == label].unique().tolist()
+        assert found != label
+
+
 def test_accuracies_are_measured_as_those_of_the_zoo() -> None:
     recipe = VaryingCnns("digits", epochs=1)
     config = recipe.draw(torch.Generator().manual_seed(3))
@@ -168,10 +183,13 @@ def test_accuracies_are_measured_as_those_of_the_zoo() -> None:
 def test_answers() -> None:
     covered = {"GMN": {"cnn": (40, 0.95), "vit": (30, 0.8)}}
     asked = partial(Trust, "GMN", Setting.parse("50"), {}, {}, (), {}, networks=9, known=100, groups=covered)
-    shifts = [Shift("untrained networks", "", 4, 0.2, 0.1, 1.0), Shift("others", "", 4, 0.3, None, 0.5)]
+    shifts = [
+        Shift("untrained networks", "", 4, 0.2, 0.1, 1.0),
+        Shift("others", "", 4, 0.3, None, 0.5, learned=(2, 1.0)),
+    ]
     assert asked({"GMN": shifts}, {"GMN": 0.0}).shift_answer == (
         "GMN. Untrained networks: 0.20 predicted (0.10 true), 100% called out of distribution; others: 0.30 "
-        "predicted, 50% called out of distribution."
+        "predicted, 50% called out of distribution (100% of the 2 that learned something)."
     )
     assert "No: predictions of permuted networks are equal" in asked({}, {"GMN": 0.0}).permutation_answer
     both = asked({}, {"GMN": 0.0, "DMC": 0.2}).permutation_answer

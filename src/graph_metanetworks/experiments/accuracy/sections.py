@@ -92,6 +92,7 @@ def _trust(trust: Trust) -> str:
             f"{p.predicted:.3f}",
             DASH if p.true is None else f"{p.true:.3f}",
             f"{p.warned:.0%}",
+            DASH if p.learned is None else f"{p.learned[1]:.0%} of {p.learned[0]}",
         )
         for method, found in trust.shifts.items()
         for p in found
@@ -114,7 +115,16 @@ def _trust(trust: Trust) -> str:
         + html_table(
             Table(
                 "",
-                ("method", "networks", "", "number", "predicted", "true", "called out of distribution"),
+                (
+                    "method",
+                    "networks",
+                    "",
+                    "number",
+                    "predicted",
+                    "true",
+                    "called out of distribution",
+                    "of those that learned something",
+                ),
                 shifts,
             )
         )

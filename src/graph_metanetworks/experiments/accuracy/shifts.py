@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,12 +14,14 @@ from graph_metanetworks.graph.batch import collate
 from graph_metanetworks.tasks.accuracy import LabelledZoo, Prediction, Predictor
 from graph_metanetworks.tasks.traced_zoo import is_finite
 from graph_metanetworks.zoo.data import DataError, ImageData
+from graph_metanetworks.zoo.data.images import sampled
 from graph_metanetworks.zoo.population.metrics import measure
 from graph_metanetworks.zoo.recipes.classifier_recipe import ClassifierRecipe
 
 EXAMINED = 24  # networks of each kind
 TESTED = 400  # test networks, of which few may be flagged
 IMAGES = 1200  # of the other data
+LEARNED = 2.0  # times the accuracy of chance, from which on a network has learned something
 Weights = Mapping[str, Tensor]
 
 
@@ -33,27 +35,41 @@ class Shift:
     predicted: float  # mean
     true: float | None  # mean accuracy on the data of the zoo, where it is known
     warned: float  # share that is called out of distribution
+    learned: tuple[int, float] | None = (
+        None  # how many learned from other data, and the share that is called so
+    )
+
+
+@dataclass(frozen=True)
+class Stranger:
+    """A network that is not from the zoo."""
+
+    weights: Weights
+    learned: bool | None = None  # whether it learned anything from other data; None if there is none
 
 
 def examine_shifts(
     predictors: Mapping[str, Predictor], data: LabelledZoo, test: np.ndarray
 ) -> dict[str, list[Shift]]:
-    """Examine test networks, untrained ones, and ones trained on stripes instead of the zoo's images."""
+    """Examine test networks, untrained ones, and ones trained on other images or with other labels."""
     chosen, usual = _spread(test, EXAMINED), _spread(test, TESTED)
     recipe = data.networks.zoo.recipe
     own = with_images(recipe) if isinstance(recipe, ClassifierRecipe) else None
     kinds = [("untrained networks", "the same architectures, freshly initialised", _untrained(data, chosen))]
     if isinstance(recipe, ClassifierRecipe):
-        others = _trained_elsewhere(data, recipe, chosen)
+        others = _trained_elsewhere(data, recipe, stripes(recipe), chosen)
         kinds.append(("trained on stripes", "the same recipe on images of stripes", others))
+    if own is not None:
+        others = _trained_elsewhere(data, own, relabelled(own.data), chosen)
+        kinds.append(("trained with other labels", "the same images, each class called another", others))
     found = {}
     for title, predictor in predictors.items():
         known = [p for part in np.array_split(usual, -(-len(usual) // 16)) for p in predictor(data[part][0])]
         found[title] = [
             _shift("test networks", "of the zoo, not trained on", known, float(data.labels[usual].mean())),
             *(
-                _shift_of_weights(name, about, predictor, data, weights, own)
-                for name, about, weights in kinds
+                _shift_of_weights(name, about, predictor, data, strangers, own)
+                for name, about, strangers in kinds
             ),
         ]
     return found
@@ -108,27 +124,41 @@ def stripes(like: ClassifierRecipe, *, seed: int = 0) -> ImageData:
     )
 
 
-def _untrained(data: LabelledZoo, positions: np.ndarray) -> dict[int, Weights]:
+def relabelled(data: ImageData, *, seed: int = 0) -> ImageData:
+    """Return the same images, or some of them, with a permutation of the classes that keeps none."""
+    data = sampled(data, min(IMAGES, len(data.train_images)))
+    order = torch.randperm(data.num_classes, generator=torch.Generator().manual_seed(seed))
+    other = torch.empty_like(order)
+    other[order] = order.roll(1)
+    return replace(data, train_labels=other[data.train_labels], test_labels=other[data.test_labels])
+
+
+def _untrained(data: LabelledZoo, positions: np.ndarray) -> dict[int, Stranger]:
     recipe, found = data.networks.zoo.recipe, {}
     with torch.random.fork_rng(devices=[]):
         for position in positions.tolist():
             torch.manual_seed(position)
-            found[position] = recipe.build(data.networks.zoo[position].config).state_dict()
+            found[position] = Stranger(recipe.build(data.networks.zoo[position].config).state_dict())
     return found
 
 
 def _trained_elsewhere(
-    data: LabelledZoo, recipe: ClassifierRecipe, positions: np.ndarray
-) -> dict[int, Weights]:
-    """Train the same configurations on stripes; leave out those that diverge."""
-    options = _options(recipe)
-    options["flips"] = False  # a mirrored stripe belongs to another class
-    other = type(recipe)(stripes(recipe), **options)
+    data: LabelledZoo, recipe: ClassifierRecipe, images: ImageData, positions: np.ndarray
+) -> dict[int, Stranger]:
+    """Train the same configurations on other images; leave out those that diverge."""
+    options = _options(recipe) | {"images": None}  # they are few
+    if images.name != recipe.images.name:
+        options["flips"] = False  # a mirrored stripe belongs to another class
+    other = type(recipe)(images, **options)
+    least = LEARNED / images.num_classes
     found = {}
     for position in positions.tolist():
         (trained,) = other.train([data.networks.zoo[position].config], [position], lambda share: None)
-        found[position] = trained.state_dict
-    return {position: weights for position, weights in found.items() if is_finite(weights)}
+        if is_finite(trained.state_dict):
+            accuracy = trained.metrics.get("test_accuracy")
+            learned = None if accuracy is None else float(accuracy) >= least
+            found[position] = Stranger(trained.state_dict, learned)
+    return found
 
 
 def _options(recipe: ClassifierRecipe) -> dict[str, Any]:
@@ -140,18 +170,21 @@ def _shift_of_weights(
     about: str,
     predictor: Predictor,
     data: LabelledZoo,
-    weights: dict[int, Weights],
+    strangers: dict[int, Stranger],
     recipe: ClassifierRecipe | None,
 ) -> Shift:
     """Examine other weights for the architectures at these positions of the zoo."""
     found, true = [], []
-    for position, own in weights.items():
-        found += predictor(collate([(data.networks.graph(position), own)]))
+    for position, own in strangers.items():
+        found += predictor(collate([(data.networks.graph(position), own.weights)]))
         if recipe is not None:
             config = data.networks.zoo[position].config
-            true.append(true_accuracy(recipe, config, own, data.label))
+            true.append(true_accuracy(recipe, config, own.weights, data.label))
     known = bool(true) and None not in true
-    return _shift(name, about, found, float(np.mean(true)) if known else None)
+    shift = _shift(name, about, found, float(np.mean(true)) if known else None)
+    pairs = zip(strangers.values(), found, strict=True)
+    learned = [bool(prediction.warning) for own, prediction in pairs if own.learned]
+    return replace(shift, learned=(len(learned), float(np.mean(learned)))) if learned else shift
 
 
 def _shift(name: str, about: str, found: list[Prediction], true: float | None) -> Shift:

@@ -86,7 +86,7 @@ class Trust:
         for method, shifts in self.shifts.items():
             parts = [
                 f"{shift.name}: {shift.predicted:.2f} predicted{_true(shift)}, "
-                f"{shift.warned:.0%} called out of distribution"
+                f"{shift.warned:.0%} called out of distribution{_learned(shift)}"
                 for shift in shifts
             ]
             answers.append(f"{method}. {capitalized('; '.join(parts))}.")
@@ -103,6 +103,13 @@ class Trust:
         return (
             f"Not with {', '.join(same)}: predictions are equal in every digit. With {', '.join(other)}, yes."
         )
+
+
+def _learned(shift: Shift) -> str:
+    if shift.learned is None or shift.learned[0] == shift.networks:
+        return ""
+    count, warned = shift.learned
+    return f" ({warned:.0%} of the {count} that learned something)"
 
 
 def _true(shift: Shift) -> str:
