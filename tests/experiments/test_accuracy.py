@@ -184,8 +184,8 @@ def test_answers() -> None:
     covered = {"GMN": {"cnn": (40, 0.95), "vit": (30, 0.8)}}
     asked = partial(Trust, "GMN", Setting.parse("50"), {}, {}, (), {}, networks=9, known=100, groups=covered)
     shifts = [
-        Shift("untrained networks", "", 4, 0.2, 0.1, 1.0),
-        Shift("others", "", 4, 0.3, None, 0.5, learned=(2, 1.0)),
+        Shift("untrained networks", "", 4, 0.2, 0.1, 0.1, 1.0),
+        Shift("others", "", 4, 0.3, None, None, 0.5, learned=(2, 1.0)),
     ]
     assert asked({"GMN": shifts}, {"GMN": 0.0}).shift_answer == (
         "GMN. Untrained networks: 0.20 predicted (0.10 true), 100% called out of distribution; others: 0.30 "

@@ -90,8 +90,8 @@ def _trust(trust: Trust) -> str:
             p.about,
             str(p.networks),
             f"{p.predicted:.3f}",
-            DASH if p.true is None else f"{p.true:.3f}",
-            f"{p.warned:.0%}",
+            *(DASH if value is None else f"{value:.3f}" for value in (p.true, p.error)),
+            f"{p.warned:.1%}",
             DASH if p.learned is None else f"{p.learned[1]:.0%} of {p.learned[0]}",
         )
         for method, found in trust.shifts.items()
@@ -122,6 +122,7 @@ def _trust(trust: Trust) -> str:
                     "number",
                     "predicted",
                     "true",
+                    "mean error",
                     "called out of distribution",
                     "of those that learned something",
                 ),

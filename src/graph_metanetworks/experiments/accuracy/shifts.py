@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +18,8 @@ from graph_metanetworks.zoo.data.images import sampled
 from graph_metanetworks.zoo.population.metrics import measure
 from graph_metanetworks.zoo.recipes.classifier_recipe import ClassifierRecipe
 
-EXAMINED = 24  # networks of each kind
+EXAMINED = 40  # networks of each kind that must be trained
+UNTRAINED = 100
 TESTED = 400  # test networks, of which few may be flagged
 IMAGES = 1200  # of the other data
 LEARNED = 2.0  # times the accuracy of chance, from which on a network has learned something
@@ -34,10 +35,9 @@ class Shift:
     networks: int
     predicted: float  # mean
     true: float | None  # mean accuracy on the data of the zoo, where it is known
+    error: float | None  # mean size of the error, likewise
     warned: float  # share that is called out of distribution
-    learned: tuple[int, float] | None = (
-        None  # how many learned from other data, and the share that is called so
-    )
+    learned: tuple[int, float] | None = None  # how many learned from other data, and how many are called so
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,8 @@ def examine_shifts(
     chosen, usual = _spread(test, EXAMINED), _spread(test, TESTED)
     recipe = data.networks.zoo.recipe
     own = with_images(recipe) if isinstance(recipe, ClassifierRecipe) else None
-    kinds = [("untrained networks", "the same architectures, freshly initialised", _untrained(data, chosen))]
+    fresh = _untrained(data, _spread(test, UNTRAINED))
+    kinds = [("untrained networks", "the same architectures, freshly initialised", fresh)]
     if isinstance(recipe, ClassifierRecipe):
         others = _trained_elsewhere(data, recipe, stripes(recipe), chosen)
         kinds.append(("trained on stripes", "the same recipe on images of stripes", others))
@@ -66,7 +67,7 @@ def examine_shifts(
     for title, predictor in predictors.items():
         known = [p for part in np.array_split(usual, -(-len(usual) // 16)) for p in predictor(data[part][0])]
         found[title] = [
-            _shift("test networks", "of the zoo, not trained on", known, float(data.labels[usual].mean())),
+            _shift("test networks", "of the zoo, not trained on", known, data.labels[usual].tolist()),
             *(
                 _shift_of_weights(name, about, predictor, data, strangers, own)
                 for name, about, strangers in kinds
@@ -146,18 +147,20 @@ def _trained_elsewhere(
     data: LabelledZoo, recipe: ClassifierRecipe, images: ImageData, positions: np.ndarray
 ) -> dict[int, Stranger]:
     """Train the same configurations on other images; leave out those that diverge."""
-    options = _options(recipe) | {"images": None}  # they are few
+    options: dict[str, Any] = _options(recipe) | {"images": None}  # they are few
     if images.name != recipe.images.name:
         options["flips"] = False  # a mirrored stripe belongs to another class
     other = type(recipe)(images, **options)
-    least = LEARNED / images.num_classes
+    least, zoo = LEARNED / images.num_classes, data.networks.zoo
     found = {}
-    for position in positions.tolist():
-        (trained,) = other.train([data.networks.zoo[position].config], [position], lambda share: None)
-        if is_finite(trained.state_dict):
-            accuracy = trained.metrics.get("test_accuracy")
-            learned = None if accuracy is None else float(accuracy) >= least
-            found[position] = Stranger(trained.state_dict, learned)
+    for architecture in np.unique(data.networks.architectures[positions]):
+        alike = positions[data.networks.architectures[positions] == architecture].tolist()
+        trained = other.train([zoo[position].config for position in alike], alike, lambda share: None)
+        for position, own in zip(alike, trained, strict=True):
+            if is_finite(own.state_dict):
+                accuracy = own.metrics.get("test_accuracy")
+                learned = None if accuracy is None else float(accuracy) >= least
+                found[position] = Stranger(own.state_dict, learned)
     return found
 
 
@@ -180,17 +183,19 @@ def _shift_of_weights(
         if recipe is not None:
             config = data.networks.zoo[position].config
             true.append(true_accuracy(recipe, config, own.weights, data.label))
-    known = bool(true) and None not in true
-    shift = _shift(name, about, found, float(np.mean(true)) if known else None)
+    shift = _shift(name, about, found, true)
     pairs = zip(strangers.values(), found, strict=True)
     learned = [bool(prediction.warning) for own, prediction in pairs if own.learned]
     return replace(shift, learned=(len(learned), float(np.mean(learned)))) if learned else shift
 
 
-def _shift(name: str, about: str, found: list[Prediction], true: float | None) -> Shift:
-    predicted = float(np.mean([prediction.accuracy for prediction in found]))
+def _shift(name: str, about: str, found: list[Prediction], true: Sequence[float | None]) -> Shift:
+    predicted = np.array([prediction.accuracy for prediction in found])
     warned = float(np.mean([bool(prediction.warning) for prediction in found]))
-    return Shift(name, about, len(found), predicted, true, warned)
+    mean, error = None, None
+    if len(true) and None not in true:
+        mean, error = float(np.mean(true)), float(np.abs(predicted - np.array(true, dtype=float)).mean())
+    return Shift(name, about, len(found), float(predicted.mean()), mean, error, warned)
 
 
 def _spread(positions: np.ndarray, count: int) -> np.ndarray:
