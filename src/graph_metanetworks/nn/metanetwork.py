@@ -36,7 +36,6 @@ from graph_metanetworks.nn.readouts import (
     MeanNodes,
     Readout,
 )
-from graph_metanetworks.nn.rows import RowEncoder
 from graph_metanetworks.nn.state import Links, State, node_network
 from graph_metanetworks.nn.tensor_readout import MeanByTensor
 from graph_metanetworks.nn.unary import UnaryEncoder
@@ -111,8 +110,6 @@ class GraphMetanetwork(nn.Module):
             features of nodes; all nodes and the readout "groups" know the outputs. Needs forward passes.
         canonical: bring networks to canonical form first: "scales" (and signs and phases of units) or "signs"
             (and phases). Results then do not depend on these choices; those per edge are for that form.
-        rows: encode neurons that read at most four inputs, such as coordinates, by all of their incoming
-            weights at once, see `gmn.nn.rows.RowEncoder`.
         node_encoder, edge_encoder: your own encoders.
         vocabulary: the kinds that have embeddings.
         engine: "blocks", "stream" (read the weights again in each block, with memory for nodes only) or
@@ -137,7 +134,6 @@ class GraphMetanetwork(nn.Module):
         blocks: Sequence[nn.Module] | Grit | BlockName = "message-passing",
         probes: Probes | None = None,
         canonical: CanonicalKind | None = None,
-        rows: bool = False,
         node_encoder: nn.Module | None = None,
         edge_encoder: EdgeEncoder | None = None,
         vocabulary: Vocabulary | None = None,
@@ -188,7 +184,6 @@ class GraphMetanetwork(nn.Module):
         else:
             made = blocks
         self.blocks = nn.ModuleList(made)
-        self.rows = RowEncoder(hidden, vocabulary, channels=channels) if rows else None
 
     @property
     def runs_on_panels(self) -> bool:
@@ -224,7 +219,7 @@ class GraphMetanetwork(nn.Module):
         batches = list(batches) if isinstance(batches, Iterator) else batches
         if self.canonical is not None:
             batches = [self.canonical(batch) for batch in batches]
-        for part in (self.unary, self.rows, self.matrices, self.edge_encoder):
+        for part in (self.unary, self.matrices, self.edge_encoder):
             if part is not None:
                 part.fit(batches)
         if self.probes is not None:
@@ -282,8 +277,6 @@ class GraphMetanetwork(nn.Module):
         nodes = self.node_encoder(batch)
         if self.unary is not None:
             nodes = nodes + self.unary(batch)
-        if self.rows is not None:
-            nodes = self.rows(batch, nodes)
         if self.probes is None:
             return nodes, Links(batch)
         found = self.probes(batch)

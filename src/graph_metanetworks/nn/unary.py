@@ -40,7 +40,7 @@ class UnaryEncoder(nn.Module):
         self.deviation = nn.Buffer(torch.ones(kinds, width))
 
     def forward(self, batch: Batch) -> Tensor:  # [N, hidden]
-        kind, node, values, frequency = unary_parameters(batch, self.vocabulary)
+        kind, node, values, frequency = self._parameters_of(batch)
         raw = (raw_features(values.to(self.mean)) - self.mean[kind]) / self.deviation[kind]
         rows = torch.cat([raw.new_ones(len(raw), 1), signed_log(raw)], dim=1)
         present = sorted({k for s in batch.stacks for k in unary_blocks(s.graph, self.vocabulary).present})
@@ -59,7 +59,7 @@ class UnaryEncoder(nn.Module):
         count = torch.zeros(len(self.mean), 1, dtype=torch.float64)
         total, squares = (torch.zeros(*self.mean.shape, dtype=torch.float64) for _ in range(2))
         for batch in batches:
-            kind, _, values, _ = (part.cpu() for part in unary_parameters(batch, self.vocabulary))
+            kind, _, values, _ = (part.cpu() for part in self._parameters_of(batch))
             raw = raw_features(values.double())
             count.index_add_(0, kind, raw.new_ones(len(raw), 1))
             total.index_add_(0, kind, raw)
@@ -69,30 +69,20 @@ class UnaryEncoder(nn.Module):
         self.mean.copy_(mean)
         self.deviation.copy_(torch.where(count > 0, deviation, 1))
 
-
-def unary_parameters(batch: Batch, vocabulary: Vocabulary) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return kind `[n]`, node `[n]`, values `[n, C]` and frequency `[n]` of all unary parameters."""
-    kinds, nodes, frequencies = [], [], []
-    values = [torch.zeros(0, batch.channels, dtype=batch.dtype, device=batch.device)]
-    for stack in batch.stacks:
-        blocks, count = unary_blocks(stack.graph, vocabulary), len(stack.members)
-        starts = torch.tensor([batch.node_starts[member] for member in stack.members])[:, None]
-        own = [stack.block_values(number).reshape(count, -1, batch.channels) for number in blocks.numbers]
-        kinds.append(blocks.kind.repeat(count))
-        nodes.append((starts + blocks.node).reshape(-1))
-        frequencies.append(blocks.frequency.repeat(count))
-        values += [torch.cat(own, dim=1).flatten(0, 1)] if own else []
-    kind, node, frequency = (torch.cat(own).to(batch.device) for own in (kinds, nodes, frequencies))
-    return kind, node, torch.cat(values), frequency
-
-
-def neuron_biases(batch: Batch, vocabulary: Vocabulary) -> tuple[Tensor, Tensor]:
-    """Return the bias of each neuron, 0 without one, and the frequency of the sine that reads it. [N] each"""
-    kind, node, values, frequency = unary_parameters(batch, vocabulary)
-    (wanted,) = vocabulary.rows("edge_kinds", ["linear bias"], "a batch")
-    (own,) = (kind == wanted).nonzero(as_tuple=True)
-    bias = values.new_zeros(batch.num_nodes).index_add(0, node[own], values[own, 0])
-    return bias, frequency.new_zeros(batch.num_nodes).index_copy(0, node[own], frequency[own])
+    def _parameters_of(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return kind `[n]`, node `[n]`, values `[n, C]` and frequency `[n]` of all unary parameters."""
+        kinds, nodes, frequencies = [], [], []
+        values = [torch.zeros(0, batch.channels, dtype=batch.dtype, device=batch.device)]
+        for stack in batch.stacks:
+            blocks, count = unary_blocks(stack.graph, self.vocabulary), len(stack.members)
+            starts = torch.tensor([batch.node_starts[member] for member in stack.members])[:, None]
+            own = [stack.block_values(number).reshape(count, -1, batch.channels) for number in blocks.numbers]
+            kinds.append(blocks.kind.repeat(count))
+            nodes.append((starts + blocks.node).reshape(-1))
+            frequencies.append(blocks.frequency.repeat(count))
+            values += [torch.cat(own, dim=1).flatten(0, 1)] if own else []
+        kind, node, frequency = (torch.cat(own).to(batch.device) for own in (kinds, nodes, frequencies))
+        return kind, node, torch.cat(values), frequency
 
 
 class UnaryBlocks(NamedTuple):
