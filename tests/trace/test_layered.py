@@ -109,10 +109,10 @@ def test_a_layer_its_frequency_and_its_sines_are_one_step() -> None:
 # ------------------------------------------------------------------ sines
 
 
-def arguments(networks: int) -> tuple[Tensor, Tensor, Tensor]:
+def arguments(networks: int) -> tuple[Tensor, ...]:
     torch.manual_seed(0)
     bias, columns, weight = torch.randn(2, 3), torch.randn(networks, 4, 5), torch.randn(2, 3, 4)
-    return tuple(own.double().requires_grad_() for own in (bias, columns, weight))  # pyright: ignore[reportReturnType]
+    return tuple(own.double().requires_grad_() for own in (bias, columns, weight))
 
 
 @pytest.mark.parametrize("networks", [1, 2])

@@ -22,7 +22,7 @@ def plain_attention(attention: WeightAttention, tensors: Tensors) -> Tensors:
 
     def attended(tokens: Tensor) -> Tensor:  # [n, tokens, neurons, 3 hidden] -> [n, tokens, neurons, hidden]
         parts = tokens.unflatten(-1, (3, HEADS, -1)).permute(3, 0, 4, 1, 2, 5).flatten(4)
-        found = F.scaled_dot_product_attention(*parts).unflatten(-1, (tokens.shape[2], -1))
+        found = F.scaled_dot_product_attention(*parts.unbind(0)).unflatten(-1, (tokens.shape[2], -1))
         return found.permute(0, 2, 3, 1, 4).flatten(3)
 
     means = torch.stack([x.flatten(1, -2).mean(1) for x in projected], dim=1)[:, :, None]
@@ -49,7 +49,7 @@ def assert_equal(found: Tensors, expected: Tensors) -> None:
 
 def test_attention_is_that_of_torch() -> None:
     torch.manual_seed(0)
-    query, key, value = torch.randn(3, 2, 4, 7, 24, dtype=torch.float64)
+    query, key, value = torch.randn(3, 2, 4, 7, 24, dtype=torch.float64).unbind(0)
     assert torch.allclose(attend(query, key, value), F.scaled_dot_product_attention(query, key, value))
 
 

@@ -49,7 +49,7 @@ class WeightAttention(nn.Module):
         # the mean of projections is the projection of the mean, which is smaller
         means = project(torch.stack([x.mean(tuple(range(1, x.dim() - 1))) for x in tensors], dim=1))
         projected = [project(x) for x in tensors]
-        query, key, value = means.permute(2, 0, 3, 1, 4)  # [n, heads, tensors, d]
+        query, key, value = means.permute(2, 0, 3, 1, 4).unbind(0)  # [n, heads, tensors, d]
         attended = attend(query, key, value).transpose(1, 2).flatten(2)
         results = [
             own.view(len(own), *[1] * len(slot.groups), -1)

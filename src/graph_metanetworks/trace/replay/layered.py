@@ -54,8 +54,9 @@ class LayeredProgram:
         shapes = [entry.shape for entry in recording.inputs.values()]
         if len(shapes) != 1 or len(shapes[0]) != 2 or shapes[0][0] != 1:
             return None
-        kinds: dict[int, Kind] = dict.fromkeys(recording.parameters, "weight")
-        kinds |= dict.fromkeys(recording.inputs, "columns")
+        (given,) = recording.inputs
+        kinds: dict[int, Kind] = {key: "weight" for key in recording.parameters}
+        kinds[given] = "columns"
         steps: list[Step] = []
         for operation in operations:
             if (step := _step(operation, kinds)) is None:
@@ -65,7 +66,6 @@ class LayeredProgram:
         if any(kinds.get(key) != "columns" for key in recording.outputs):
             return None
         names = {key: entry.names for key, entry in recording.parameters.items()}
-        (given,) = recording.inputs
         return LayeredProgram(given, recording.outputs, names, _with_sine_layers(steps, recording.outputs))
 
     def takes(self, weights: Mapping[str, Tensor]) -> bool:
