@@ -1,10 +1,10 @@
-"""Neural functional transformers: the fast form of attention against the plain one."""
+"""Neural functional transformers: the fast form of a block against the plain one."""
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from graph_metanetworks.nn.baselines.nft import NftBlock, WeightAttention, attend
+from graph_metanetworks.nn.baselines.nft import NftBlock, WeightAttention
 from support.tiny_chains import Tensors, TinyChain
 
 CHAIN = TinyChain((2, 4, 3, 2))
@@ -45,12 +45,6 @@ def plain_attention(attention: WeightAttention, tensors: Tensors) -> Tensors:
 def assert_equal(found: Tensors, expected: Tensors) -> None:
     for own, other in zip(found, expected, strict=True):
         assert torch.allclose(own, other, atol=1e-10)
-
-
-def test_attention_is_that_of_torch() -> None:
-    torch.manual_seed(0)
-    query, key, value = torch.randn(3, 2, 4, 7, 24, dtype=torch.float64).unbind(0)
-    assert torch.allclose(attend(query, key, value), F.scaled_dot_product_attention(query, key, value))
 
 
 def test_vectors_along_each_group_and_means_of_tensors_attend() -> None:

@@ -50,7 +50,7 @@ class WeightAttention(nn.Module):
         means = project(torch.stack([x.mean(tuple(range(1, x.dim() - 1))) for x in tensors], dim=1))
         projected = [project(x) for x in tensors]
         query, key, value = means.permute(2, 0, 3, 1, 4).unbind(0)  # [n, heads, tensors, d]
-        attended = attend(query, key, value).transpose(1, 2).flatten(2)
+        attended = F.scaled_dot_product_attention(query, key, value).transpose(1, 2).flatten(2)
         results = [
             own.view(len(own), *[1] * len(slot.groups), -1)
             for slot, own in zip(self.slots, attended.unbind(1), strict=True)
@@ -72,7 +72,7 @@ class WeightAttention(nn.Module):
             tokens.append(values.permute(3, 0, 4, 1, 2, 5))  # [3, n, heads, tokens, neurons, d]
         joined = torch.cat(tokens, dim=3)
         query, key, value = joined.flatten(4).unbind(0)
-        found = attend(query, key, value).unflatten(-1, joined.shape[4:])
+        found = F.scaled_dot_product_attention(query, key, value).unflatten(-1, joined.shape[4:])
         results = []
         parts = found.split([own.shape[3] for own in tokens], dim=2)
         for number, part, is_flipped in zip(numbers, parts, flipped, strict=True):
@@ -80,12 +80,6 @@ class WeightAttention(nn.Module):
             own = own.transpose(1, 2) if is_flipped else own
             results.append((number, own if projected[number].dim() == 6 else own[:, :, 0]))
         return results
-
-
-def attend(query: Tensor, key: Tensor, value: Tensor) -> Tensor:  # [..., tokens, width] each
-    """Attend as `F.scaled_dot_product_attention`, which takes three times as long for few wide tokens."""
-    scores = (query @ key.mT) * query.shape[-1] ** -0.5
-    return scores.softmax(-1) @ value
 
 
 class NftBlock(nn.Module):
