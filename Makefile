@@ -32,6 +32,7 @@ bench: $(STAMPS)/test
 	$(BIN)/python benchmarks/zoo.py
 	$(BIN)/python benchmarks/zoo_cost.py
 	$(BIN)/python benchmarks/zoo_inrs.py
+	$(BIN)/python benchmarks/editing.py
 	$(BIN)/python benchmarks/zoo_storage.py
 	$(BIN)/python benchmarks/align.py
 

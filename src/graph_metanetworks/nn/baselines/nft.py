@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from graph_metanetworks.nn.baselines.chain_form import ChainForm, Permuted, Slot
 from graph_metanetworks.nn.baselines.chain_model import ChainModel
 from graph_metanetworks.nn.mlp import Mlp
-from graph_metanetworks.nn.norm import RmsNorm
+from graph_metanetworks.nn.norm import RmsNorm, normed
 
 HEADS = 4
 
@@ -39,10 +39,17 @@ class WeightAttention(nn.Module):
         self.slots, self.heads = tuple(slots), heads
         self.project = nn.Linear(hidden, 3 * hidden)
 
-    def forward(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        projected = [self.project(x).unflatten(-1, (3, self.heads, -1)) for x in tensors]
-        means = torch.stack([x.mean(tuple(range(1, x.dim() - 3))) for x in projected], dim=3)
-        query, key, value = means.unbind(1)  # [n, heads, tensors, d]
+    def forward(self, tensors: Sequence[Tensor], scale: Tensor | None = None) -> list[Tensor]:
+        """Attend to tensors whose channels are first multiplied by `scale`."""
+        weight = self.project.weight if scale is None else self.project.weight * scale
+
+        def project(x: Tensor) -> Tensor:
+            return F.linear(x, weight, self.project.bias).unflatten(-1, (3, self.heads, -1))
+
+        # the mean of projections is the projection of the mean, which is smaller
+        means = project(torch.stack([x.mean(tuple(range(1, x.dim() - 1))) for x in tensors], dim=1))
+        projected = [project(x) for x in tensors]
+        query, key, value = means.permute(2, 0, 3, 1, 4).unbind(0)  # [n, heads, tensors, d]
         attended = F.scaled_dot_product_attention(query, key, value).transpose(1, 2).flatten(2)
         results = [
             own.view(len(own), *[1] * len(slot.groups), -1)
@@ -85,9 +92,12 @@ class NftBlock(nn.Module):
         self.each = Mlp(hidden, 2 * hidden, hidden)
 
     def forward(self, states: Sequence[Tensor]) -> list[Tensor]:
-        attended = self.attention([self.first(x) for x in states])
+        # the scales of norms are part of the next weights: a pass over small matrices, not over all states
+        attended = self.attention([normed(x) for x in states], self.first.weight)
         states = [x + y for x, y in zip(states, attended, strict=True)]
-        return [x + self.each(self.second(x)) for x in states]
+        hidden, result = self.each.first, self.each.second
+        weight = hidden.weight * self.second.weight
+        return [x + result(F.linear(normed(x), weight, hidden.bias).relu()) for x in states]
 
 
 class NftBody(nn.Module):

@@ -13,8 +13,8 @@ from graph_metanetworks.trace.replay.stacked import run_stacked
 def render_batch(batch: Batch, coordinates: Tensor) -> Tensor:
     """Return the values of INRs at coordinates. [points, inputs] -> [B, outputs, points]
 
-    The recorded operations of an architecture are mapped over its networks and over points by
-    `torch.func.vmap`: one batched product per layer. Gradients flow to the weights.
+    The recorded operations of an architecture run for all of its networks and points at once: one batched
+    product per layer. Gradients flow to the weights.
     """
     found: list[Tensor] = [torch.empty(0)] * len(batch)
     for stack in batch.stacks:

@@ -25,7 +25,7 @@ class ModuleRunner:
         self.recording, self.module = recording, module
         self.readings = Readings((), recording.num_nodes)
         self.refusal = ""
-        self.way = 0
+        self.layered, self.way = None, 0
 
     def run(
         self, weights: Mapping[str, Tensor], inputs: Mapping[int, Tensor], *, read: bool = False

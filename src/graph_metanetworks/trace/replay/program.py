@@ -13,6 +13,7 @@ from torch._C._functorch import is_batchedtensor
 
 from graph_metanetworks.errors import ReplayError
 from graph_metanetworks.trace.record.operation import Operation, TensorRef, refs
+from graph_metanetworks.trace.replay.layered import LayeredProgram
 from graph_metanetworks.trace.replay.memory import Sources, analyse
 from graph_metanetworks.trace.replay.readings import Readings, Statistics
 from graph_metanetworks.trace.replay.refusal import refusal
@@ -45,6 +46,7 @@ class Program:
         self._needed |= {v.base for key, v in recording.constants.views.items() if key in self._needed}
         self.refusal = refusal(recording, operations, self._memory.sources)
         self._steps = () if self.refusal else self._compiled(operations)
+        self.layered = None if self.refusal else LayeredProgram.of(recording, operations)
         self.way = 0  # how `run_stacked` maps it
         self._specialised: dict[tuple, tuple[tuple[Step, ...], dict[int, Tensor]]] = {}
 

@@ -29,10 +29,13 @@ def run_stacked(
     """Run networks with stacked weights `[n, ...]` on stacked inputs `[p, ...]`, each as a call of its own.
 
     Returns the outputs, `[n, p, ...]` each, and with `read` the mean and deviation of nodes, `[n, p, N, 2]`.
-    Networks and inputs are mapped by `torch.func.vmap`. Where it cannot map an operation, a loop gives the
-    same result.
+    Layers on rows run in one product each (`LayeredProgram`). Otherwise networks and inputs are mapped by
+    `torch.func.vmap`. Where it cannot map an operation, a loop gives the same result.
     """
     program = recording.program
+    layered = None if read else program.layered
+    if layered is not None and layered.takes(weights):
+        return layered.run(weights, inputs), None
 
     def run(own: Mapping[str, Tensor], example: Mapping[int, Tensor]) -> Results:
         outputs, statistics = program.run(own, example, read=read)
