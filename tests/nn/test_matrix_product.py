@@ -78,7 +78,7 @@ def test_sums_have_one_scale_at_every_width():
     matrices.fit(batches.values())
     sizes = {}
     for width, batch in batches.items():
-        (panels,) = matrices(batch)
+        (panels,) = matrices(batch).panels
         nodes = torch.randn(batch.num_nodes, 8).double()
         mix = panels.scale[..., None, None] * torch.eye(8).double()
         received, _ = panels.messages(nodes, mix, mix)
@@ -149,3 +149,19 @@ def test_a_phase_counts_modulo_its_period():
     assert torch.allclose(same, turned) and not torch.allclose(same, other)
     # the output bias has no phase, so the output node gets nothing
     assert [group.kind for group in traced(name).graph.groups if same[group.nodes].any()] == ["neuron"] * 2
+
+
+def test_sums_of_sine_units_are_angles():
+    """What an angle adds does not change if a phase turns once, and is zero for other neurons."""
+    net, own = metanetwork(), traced("siren")
+    block, matrices = net.blocks[0], net.matrices
+    messages = torch.randn(own.graph.num_nodes, net.hidden).double()
+    found = []
+    for turn in (0.0, 2 * torch.pi / 4, 0.7):
+        state = {k: v.double() for k, v in own.model.state_dict().items()}
+        state["hidden.0.bias"] = state["hidden.0.bias"] + turn
+        found.append(block._waves(messages, matrices(gmn.collate([(own.graph, state)])).sines))
+    same, turned, other = found
+    torch.testing.assert_close(turned, same)
+    assert not torch.allclose(other, same)
+    assert [group.kind for group in own.graph.groups if same[group.nodes].any()] == ["neuron"] * 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from math import log
 from typing import NamedTuple
 
 import torch
@@ -17,9 +18,11 @@ from graph_metanetworks.nn.engine.matrices import MatrixPanel, arrange_matrices,
 from graph_metanetworks.nn.engine.products import multiply, planes, spread_sums, streamed
 from graph_metanetworks.nn.engine.sweep import Executor, one_worker
 from graph_metanetworks.nn.mlp import Mlp, signed_log
+from graph_metanetworks.nn.unary import SineUnits, sine_units
 from graph_metanetworks.nn.vocabulary import Vocabulary
 
 POSITION_FEATURES = 4 * MAX_POSITIONS
+RATES = (0.3, 6.0)  # turns of sine units at first, from slow to fast
 PIECE = 1 << 18  # numbers that are updated at once: temporary states of all nodes would be most of the memory
 
 
@@ -95,6 +98,13 @@ def _joined(parts: list[Tensor]) -> Tensor:
     return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
+class WeightedBatch(NamedTuple):
+    """What blocks need to know of a batch."""
+
+    panels: list[WeightedPanels]
+    sines: SineUnits
+
+
 class WeightMatrices(nn.Module):
     r"""Turn the weights of edge blocks into matrices with one entry per pair of neurons.
 
@@ -127,13 +137,14 @@ class WeightMatrices(nn.Module):
 
     def forward(
         self, batch: Batch, engine: str = "blocks", executor: Executor = one_worker
-    ) -> list[WeightedPanels]:
+    ) -> WeightedBatch:
         """Arrange a batch into panels, as an engine of `GraphMetanetwork` wants them.
 
         `executor` shares out the rows of matrices that stream. Autocast does not touch weights.
         """
         with torch.autocast(batch.device.type, enabled=False):
-            return self._arranged(batch, engine, executor)
+            panels = self._arranged(batch, engine, executor)
+            return WeightedBatch(panels, sine_units(batch, self.vocabulary))
 
     def _arranged(self, batch: Batch, engine: str, executor: Executor) -> list[WeightedPanels]:
         if engine == "edge_list":
@@ -238,11 +249,14 @@ class MatrixProduct(nn.Module):
     .. math::
         m_t &= \textstyle\sum_p \sum_s V_p[t, s] \, A_p h_s, \qquad
         \bar m_s = \sqrt{S / T} \, \textstyle\sum_p \sum_t V_p[t, s] \, \bar A_p h_t \\
-        h &\gets h + \mathrm{MLP}(h, \ell(m), \ell(\bar m))
+        h &\gets h + \mathrm{MLP}(h, \ell(m), \ell(\bar m), \sin \varphi, \cos \varphi)
 
     where :math:`V_p` are the matrices of `WeightMatrices`, multiplied by a learned gain for each kind of
     edge, and :math:`\ell(x) = \mathrm{sign}(x) \log(1 + |x|)`. Messages are summed, not averaged: with the
     scale of `WeightMatrices` they have the same size at every width.
+
+    What a sine unit sums is an angle, so its messages count by sine and cosine, too: :math:`\varphi = r m +
+    \omega b` with a learned rate :math:`r`, and the phase of its bias. Other neurons have no such terms.
 
     Args:
         hidden: width of node states.
@@ -260,22 +274,43 @@ class MatrixProduct(nn.Module):
         # not all 1: kinds of edges must differ from the start
         self.gain = nn.Parameter(1 + 0.1 * torch.randn(2, kinds, num_planes))
         self.update = Mlp(3 * hidden, inner or 2 * hidden, hidden)
+        self.rate = nn.Parameter(torch.linspace(log(RATES[0]), log(RATES[1]), hidden).exp())
+        self.waves = nn.Linear(2 * hidden, inner or 2 * hidden, bias=False)
+        nn.init.normal_(self.waves.weight, std=(2 / (5 * hidden)) ** 0.5)  # five inputs of the MLP
 
-    def forward(self, nodes: Tensor, weighted: list[WeightedPanels]) -> Tensor:  # [N, hidden] -> [N, hidden]
+    def forward(self, nodes: Tensor, weighted: WeightedBatch) -> Tensor:  # [N, hidden] -> [N, hidden]
         normed = self.norm(nodes)
         to_targets, to_sources = torch.zeros_like(nodes), torch.zeros_like(nodes)
-        for number, panels in enumerate(weighted):
+        # a gradient for every parameter, also without sines: processes that train together wait for each
+        gain = self.gain + 0 * (self.rate.sum() + self.waves.weight.sum())
+        for number, panels in enumerate(weighted.panels):
             kinds = [section.kind for section in panels.sections]
-            factor = self.gain[:, kinds] * panels.scale  # [2, sections, P]
+            factor = gain[:, kinds] * panels.scale  # [2, sections, P]
             to_target, to_source = panels.messages(normed, *(factor[..., None, None] * self.mix[:, None]))
             # a stream has a term for each matrix, and no room for a copy of all nodes each time
             add = Tensor.index_add_ if number else Tensor.index_add
             to_targets = add(to_targets, 0, panels.target, to_target.to(nodes.dtype))
             to_sources = add(to_sources, 0, panels.source, to_source.to(nodes.dtype))
+        parts = [nodes, normed, to_targets, to_sources]
+        if len(weighted.sines.node):
+            parts.append(self._waves(to_targets, weighted.sines))
         rows = max(1, PIECE // self.hidden)
-        parts = zip(*(states.split(rows) for states in (nodes, normed, to_targets, to_sources)), strict=True)
-        return _joined([self._updated(*part) for part in parts])
+        pieces = zip(*(part.split(rows) for part in parts), strict=True)
+        return _joined([self._updated(*piece) for piece in pieces])
 
-    def _updated(self, nodes: Tensor, normed: Tensor, to_targets: Tensor, to_sources: Tensor) -> Tensor:
-        received = [signed_log(to_targets), signed_log(to_sources)]
-        return nodes + self.update(torch.cat([normed, *received], dim=1))
+    def _waves(self, to_targets: Tensor, sines: SineUnits) -> Tensor:
+        """Return what sine units see of their angles, zero for other neurons. [N, inner]"""
+        angle = to_targets[sines.node] * self.rate + sines.angle.to(to_targets)[:, None]
+        seen = self.waves(torch.cat([angle.sin(), angle.cos()], dim=1))
+        return seen.new_zeros(len(to_targets), seen.shape[1]).index_copy(0, sines.node, seen)
+
+    def _updated(
+        self,
+        nodes: Tensor,
+        normed: Tensor,
+        to_targets: Tensor,
+        to_sources: Tensor,
+        waves: Tensor | None = None,
+    ) -> Tensor:
+        seen = self.update.first(torch.cat([normed, signed_log(to_targets), signed_log(to_sources)], dim=1))
+        return nodes + self.update.second((seen if waves is None else seen + waves).relu())

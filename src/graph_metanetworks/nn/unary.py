@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
-from graph_metanetworks.graph.batch import Batch
+from graph_metanetworks.graph.batch import Batch, Stack
 from graph_metanetworks.graph.parameter_graph import ParameterGraph
 from graph_metanetworks.graph.parts import EdgeBlock
 from graph_metanetworks.nn.engine.matrices import block_layouts
@@ -75,12 +75,10 @@ class UnaryEncoder(nn.Module):
         values = [torch.zeros(0, batch.channels, dtype=batch.dtype, device=batch.device)]
         for stack in batch.stacks:
             blocks, count = unary_blocks(stack.graph, self.vocabulary), len(stack.members)
-            starts = torch.tensor([batch.node_starts[member] for member in stack.members])[:, None]
-            own = [stack.block_values(number).reshape(count, -1, batch.channels) for number in blocks.numbers]
             kinds.append(blocks.kind.repeat(count))
-            nodes.append((starts + blocks.node).reshape(-1))
+            nodes.append((_starts(batch, stack) + blocks.node).reshape(-1))
             frequencies.append(blocks.frequency.repeat(count))
-            values += [torch.cat(own, dim=1).flatten(0, 1)] if own else []
+            values += [blocks.values(stack).flatten(0, 1)] if blocks.numbers else []
         kind, node, frequency = (torch.cat(own).to(batch.device) for own in (kinds, nodes, frequencies))
         return kind, node, torch.cat(values), frequency
 
@@ -93,6 +91,11 @@ class UnaryBlocks(NamedTuple):
     node: Tensor  # [n] the neuron it belongs to
     frequency: Tensor  # [n] of the sine that reads it; 0 without one
     present: frozenset[int]  # the kinds
+
+    def values(self, stack: Stack) -> Tensor:
+        """Return the parameters of every network of a stack. [networks, n, C]"""
+        found = [stack.block_values(number) for number in self.numbers]
+        return torch.cat([own.reshape(len(own), -1, own.shape[-1]) for own in found], dim=1)
 
 
 _BLOCKS: WeakKeyDictionary[ParameterGraph, tuple[Vocabulary, UnaryBlocks]] = WeakKeyDictionary()
@@ -110,6 +113,31 @@ def unary_blocks(graph: ParameterGraph, vocabulary: Vocabulary) -> UnaryBlocks:
         frequency = torch.cat([torch.zeros(0), *(_frequency(graph, block) for block in found.values())])
         _BLOCKS[graph] = vocabulary, UnaryBlocks(tuple(found), kind, node, frequency, frozenset(rows))
     return _BLOCKS[graph][1]
+
+
+class SineUnits(NamedTuple):
+    """The neurons of a batch that only a sine reads: what they sum is an angle."""
+
+    node: Tensor  # [n] nodes of the batch, in order
+    angle: Tensor  # [n] of their biases, in radians
+
+
+def sine_units(batch: Batch, vocabulary: Vocabulary) -> SineUnits:
+    """Find the neurons with a bias that only a sine reads, as `graph.frequencies` has them."""
+    angle, found = torch.zeros(batch.num_nodes, dtype=batch.dtype, device=batch.device), []
+    for stack in batch.stacks:
+        blocks = unary_blocks(stack.graph, vocabulary)
+        (inside,) = blocks.frequency.nonzero(as_tuple=True)
+        if len(inside):
+            node = (_starts(batch, stack) + blocks.node[inside]).reshape(-1).to(batch.device)
+            turns = blocks.values(stack)[:, inside, 0] * blocks.frequency[inside].to(angle)
+            angle, found = angle.index_add(0, node, turns.reshape(-1).to(angle)), [*found, node]
+    node = torch.cat(found).unique() if found else torch.zeros(0, dtype=torch.int64, device=batch.device)
+    return SineUnits(node, angle[node])
+
+
+def _starts(batch: Batch, stack: Stack) -> Tensor:  # [networks, 1]
+    return torch.tensor([batch.node_starts[member] for member in stack.members])[:, None]
 
 
 def _frequency(graph: ParameterGraph, block: EdgeBlock) -> Tensor:  # [edges]
