@@ -17,7 +17,7 @@ from graph_metanetworks.nn.encoders import position_features
 from graph_metanetworks.nn.engine.matrices import MatrixPanel, arrange_matrices, block_layouts
 from graph_metanetworks.nn.engine.products import multiply, planes, spread_sums, streamed
 from graph_metanetworks.nn.engine.sweep import Executor, one_worker
-from graph_metanetworks.nn.mlp import Mlp, signed_log
+from graph_metanetworks.nn.mlp import Mlp, signed_log, sine_and_cosine
 from graph_metanetworks.nn.unary import SineUnits, sine_units
 from graph_metanetworks.nn.vocabulary import Vocabulary
 
@@ -301,7 +301,7 @@ class MatrixProduct(nn.Module):
     def _waves(self, to_targets: Tensor, sines: SineUnits) -> Tensor:
         """Return what sine units see of their angles, zero for other neurons. [N, inner]"""
         angle = to_targets[sines.node] * self.rate + sines.angle.to(to_targets)[:, None]
-        seen = self.waves(torch.cat([angle.sin(), angle.cos()], dim=1))
+        seen = self.waves(sine_and_cosine(angle))
         return seen.new_zeros(len(to_targets), seen.shape[1]).index_copy(0, sines.node, seen)
 
     def _updated(

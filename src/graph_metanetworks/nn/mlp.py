@@ -63,6 +63,36 @@ class _SignedLog(torch.autograd.Function):
         return tangent / (1 + x.abs())
 
 
+def sine_and_cosine(angle: Tensor) -> Tensor:
+    """Return sines, then cosines. [n, d] -> [n, 2 d]"""
+    return _SineAndCosine.apply(angle)
+
+
+class _SineAndCosine(torch.autograd.Function):
+    """Each is the derivative of the other, up to a sign, so the backward pass computes neither again."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(angle: Tensor) -> Tensor:
+        return torch.cat([angle.sin(), angle.cos()], dim=-1)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(output)
+        ctx.save_for_forward(output)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        (to_sine, to_cosine), (sine, cosine) = (own.chunk(2, dim=-1) for own in (*grads, *ctx.saved_tensors))
+        return torch.addcmul(to_sine * cosine, to_cosine, sine, value=-1)
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Tensor) -> Tensor:
+        (tangent,), (sine, cosine) = tangents, ctx.saved_tensors[0].chunk(2, dim=-1)
+        return torch.cat([tangent * cosine, -tangent * sine], dim=-1)
+
+
 def product(edges: Tensor, weight: Tensor, out: Tensor | None = None) -> Tensor:
     """Apply a linear layer to states of any shape as one flat product; torch may choose a slower batched one.
 
