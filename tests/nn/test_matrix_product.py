@@ -165,3 +165,10 @@ def test_sums_of_sine_units_are_angles():
     torch.testing.assert_close(turned, same)
     assert not torch.allclose(other, same)
     assert [group.kind for group in own.graph.groups if same[group.nodes].any()] == ["neuron"] * 2
+
+
+def test_parameters_have_gradients_without_taps_and_sines():
+    """Processes that train together wait for the gradient of every parameter."""
+    net = metanetwork()
+    net(many(["mlp-relu"])).square().sum().backward()
+    assert all(p.grad is not None for part in (net.matrices, net.blocks) for p in part.parameters())
