@@ -124,14 +124,15 @@ class SineUnits(NamedTuple):
 
 def sine_units(batch: Batch, vocabulary: Vocabulary) -> SineUnits:
     """Find the neurons with a bias that only a sine reads, as `graph.frequencies` has them."""
-    angle, found = torch.zeros(batch.num_nodes, dtype=batch.dtype, device=batch.device), []
+    precision = torch.promote_types(batch.dtype, torch.float32)  # angles may be large
+    angle, found = torch.zeros(batch.num_nodes, dtype=precision, device=batch.device), []
     for stack in batch.stacks:
         blocks = unary_blocks(stack.graph, vocabulary)
         (inside,) = blocks.frequency.nonzero(as_tuple=True)
         if len(inside):
             node = (_starts(batch, stack) + blocks.node[inside]).reshape(-1).to(batch.device)
-            turns = blocks.values(stack)[:, inside, 0] * blocks.frequency[inside].to(angle)
-            angle, found = angle.index_add(0, node, turns.reshape(-1).to(angle)), [*found, node]
+            own = blocks.values(stack)[:, inside, 0].to(angle) * blocks.frequency[inside].to(angle)
+            angle, found = angle.index_add(0, node, own.reshape(-1)), [*found, node]
     node = torch.cat(found).unique() if found else torch.zeros(0, dtype=torch.int64, device=batch.device)
     return SineUnits(node, angle[node])
 
