@@ -59,7 +59,7 @@ def fitted(name: str, size: str, batch: gmn.Batch) -> nn.Module:
 @by_gradient
 @pytest.mark.parametrize("size", BUDGETS)
 def test_sizes_are_near_their_budget(name: str, size: str, batch: gmn.Batch) -> None:
-    near = {"paper": 0.03, "small": 0.15}[size]
+    near = {"paper": 0.03, "small": 0.16}[size]
     assert count_parameters(fitted(name, size, batch)) == pytest.approx(BUDGETS[size], rel=near)
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import torch
 import typer
+from safetensors import safe_open
 from safetensors.torch import save
 
 from graph_metanetworks.checkpoints.read import open_checkpoint
@@ -20,29 +22,31 @@ from graph_metanetworks.console import say
 from graph_metanetworks.errors import TaskError, ZooError
 from graph_metanetworks.extras import optional_imports
 from graph_metanetworks.graph.batch import Batch, collate
+from graph_metanetworks.graph.parameter_graph import ParameterGraph
 from graph_metanetworks.plot.formats import check_suffix
 from graph_metanetworks.storage.atomic import write_durably
-from graph_metanetworks.tasks.editing.data import Canvas
 from graph_metanetworks.tasks.editing.runner import EditRunner, Pictures, unstacked
 from graph_metanetworks.tasks.loading import load
 from graph_metanetworks.tasks.traced_zoo import TracedZoo
 from graph_metanetworks.trace.tracer import trace
 from graph_metanetworks.zoo.description import NAME
-from graph_metanetworks.zoo.inr.siren import Siren, SirenArchitecture
+from graph_metanetworks.zoo.inr.conventions import Conventions
+from graph_metanetworks.zoo.inr.siren import Siren, SirenArchitecture, rewritten
 from graph_metanetworks.zoo.zoo import Zoo
 
 TOGETHER = 32  # networks
 SHOWN = 10  # columns of a picture
 FILE = ".safetensors"
+CONVENTIONS = "conventions"  # in the metadata of a file
 
 
 @dataclass(frozen=True, eq=False)
 class Inrs:
-    """The networks to edit, some at a time, and where they are rendered."""
+    """The networks to edit, some at a time."""
 
     names: list[str]
     batches: Iterator[Batch]
-    canvas: Canvas
+    conventions: Conventions | None = None  # of the files to write; None: not known
 
 
 def edit(
@@ -90,9 +94,15 @@ def edit(
             inrs = _of_zoo(editor, networks, index)
         elif index is not None:
             raise TaskError("--index is for the networks of a zoo.")
+        elif network is not None:
+            if changed:
+                raise TaskError(
+                    "--omega, --output-offset and --order are of SIRENs: --network builds its own."
+                )
+            saved = network_reader(network, arg, kwarg, None, key, False, "raise").read(networks)
+            inrs = Inrs([networks.stem], _single(saved.trace(), saved.state_dict, networks))
         else:
-            canvas = Canvas(replace(editor.canvas.conventions, **changed))
-            inrs = _of_file(networks, canvas, (network, arg, kwarg, None, key, False))
+            inrs = _of_siren(networks, editor.canvas.conventions, changed, key)
         if out.suffix == FILE and len(inrs.names) > 1:
             raise TaskError(
                 f"{networks} has {len(inrs.names):,} networks, which do not fit into one file: choose one "
@@ -119,26 +129,44 @@ def _of_zoo(editor: EditRunner, folder: Path, index: int | None) -> Inrs:
         say(f"left out {len(traced) - len(usable):,} networks: their weights are NaN or infinite.", "yellow")
     parts = (usable[start : start + TOGETHER] for start in range(0, len(usable), TOGETHER))
     names = [str(zoo[int(position)].index) for position in usable]
-    return Inrs(names, (traced.batch(part) for part in parts), editor.canvas)
+    return Inrs(names, (traced.batch(part) for part in parts), editor.canvas.conventions)
 
 
-def _of_file(path: Path, canvas: Canvas, described: tuple[Any, ...]) -> Inrs:
-    """Read the network of a file: a SIREN of the canvas's conventions, unless a builder is named."""
-    builder, *_, key, _ = described
-    if builder is not None:
-        saved = network_reader(*described).read(path)
-        graph, weights = saved.trace(), saved.state_dict
-    else:
-        weights = {name: value.float() for name, value in open_checkpoint(path, key=key).plain().items()}
-        try:
-            architecture = SirenArchitecture.of(weights)
-        except ValueError as error:
-            raise TaskError(
-                f"{path}: {error}. Name what builds another INR, --network my_inr.py:build."
-            ) from error
-        siren = Siren(architecture, canvas.conventions)
-        graph = trace(siren, torch.zeros(1, architecture.inputs))
-    return Inrs([path.stem], iter([collate([(graph, weights)], names=[str(path)])]), canvas)
+def _of_siren(path: Path, ours: Conventions, changed: dict[str, Any], key: str | None) -> Inrs:
+    """Read a SIREN, and rewrite it to the conventions of the run."""
+    weights = {name: value.float() for name, value in open_checkpoint(path, key=key).plain().items()}
+    try:
+        architecture = SirenArchitecture.of(weights)
+    except ValueError as error:
+        raise TaskError(
+            f"{path}: {error}. Name what builds another INR, --network my_inr.py:build."
+        ) from error
+    if architecture.inputs != len(ours.order):
+        raise TaskError(f"{path} maps {architecture.inputs} coordinates, and this run edits images, of 2.")
+    theirs = _conventions(path, ours, changed)
+    graph = trace(Siren(architecture, ours), torch.zeros(1, architecture.inputs))
+    return Inrs([path.stem], _single(graph, rewritten(weights, theirs, ours), path), theirs)
+
+
+def _conventions(path: Path, ours: Conventions, changed: dict[str, Any]) -> Conventions:
+    """Return how the network of a file is run: as the file says, or as in the zoo of the run."""
+    said = None
+    if path.is_file() and path.suffix == FILE:
+        with safe_open(path, "pt") as file:
+            said = (file.metadata() or {}).get(CONVENTIONS)
+    try:
+        theirs = replace(Conventions.from_json(json.loads(said)) if said else ours, **changed)
+    except (ValueError, TypeError, KeyError) as error:
+        raise TaskError(f"{path} has no valid conventions: {error}") from error
+    if said is None:
+        known = f"omega {theirs.omega:g}, output offset {theirs.output_offset:g}, order {theirs.order}"
+        say(f"{path} does not say how its network is run: taken as {known}, and otherwise as in the zoo of "
+            "the run. Change that with --omega, --output-offset and --order.", "yellow")  # fmt: skip
+    return theirs
+
+
+def _single(graph: ParameterGraph, weights: Mapping[str, torch.Tensor], path: Path) -> Iterator[Batch]:
+    return iter([collate([(graph, weights)], names=[str(path)])])
 
 
 def _write(editor: EditRunner, inrs: Inrs, out: Path, picture: Path | None) -> None:
@@ -147,12 +175,17 @@ def _write(editor: EditRunner, inrs: Inrs, out: Path, picture: Path | None) -> N
     for number, batch in enumerate(inrs.batches):
         edited = editor.edit(batch)
         if picture is not None and number * TOGETHER < SHOWN:
-            shown.append(editor.pictures(batch, edited, inrs.canvas))
+            shown.append(editor.pictures(batch, edited))
         if not (single or out.exists()):  # the first batch went well
             out.mkdir()
         for weights in unstacked(edited):
-            name = next(names)
-            write_durably(out if single else out / f"{name}{FILE}", save(weights))
+            name, metadata = next(names), None
+            if inrs.conventions is not None:
+                metadata = {CONVENTIONS: json.dumps(inrs.conventions.as_json())}
+            if inrs.conventions not in (None, editor.canvas.conventions):
+                weights = rewritten(weights, editor.canvas.conventions, inrs.conventions)
+            content = save({name: own.contiguous() for name, own in weights.items()}, metadata)
+            write_durably(out if single else out / f"{name}{FILE}", content)
     counted = "one network" if len(inrs.names) == 1 else f"{len(inrs.names):,} networks"
     say(f"edited {counted}: wrote {out}", "green")
     if picture is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from rich.console import Console
 from graph_metanetworks.errors import Diverged, TaskError, UnsupportedNetwork
 from graph_metanetworks.methods.registry import find_method
 from graph_metanetworks.tasks.data import TaskData
-from graph_metanetworks.tasks.runs import train_or_load, tune
+from graph_metanetworks.tasks.runs import make_model, train_or_load, tune
 from graph_metanetworks.tasks.task import Task
 from graph_metanetworks.training.options import Machine
 from graph_metanetworks.training.run_folder import RUN, Run
@@ -99,6 +100,9 @@ def run_grid(
     console = Console(stderr=True, quiet=machine.quiet, highlight=False)
     for setting in grid.settings:  # refuse a setting that the zoo does not allow before any training
         grid.task.split(data, setting, 0)
+    for method in grid.methods:  # and a method that cannot do the task; one for other networks is recorded
+        with suppress(UnsupportedNetwork):
+            make_model(grid.task_of(Cell(method, grid.settings[0], 0), None), data)
     found: dict[Cell, Run | Refused] = {}
     rates: dict[tuple[str, str], float | None] = {}
     cells = list(grid.cells())

@@ -88,7 +88,7 @@ METHODS = {
             "GMN",
             "products of node states with weights; any architecture; invariant to its symmetries",
             {
-                "paper": lambda output: _gmn(output, hidden=108, layers=4, blocks="matrix-product"),
+                "paper": lambda output: _gmn(output, hidden=97, layers=4, blocks="matrix-product"),
                 # a result per edge needs wider states than one per network
                 "small": lambda output: (
                     _gmn(output, hidden=48, layers=4, blocks="matrix-product")
@@ -111,7 +111,7 @@ METHODS = {
                     blocks="matrix-product",
                     probes=_probes(output, "gmn-probes"),
                 )
-                for size, (hidden, layers) in {"paper": (107, 4), "small": (20, 3)}.items()
+                for size, (hidden, layers) in {"paper": (95, 4), "small": (20, 3)}.items()
             },
             levels=("graph", "node", "edge"),
             learning_rate=3e-3,

@@ -135,9 +135,7 @@ class WeightMatrices(nn.Module):
         size = sizes_by_kind(batches, self.vocabulary, self.channels, lambda panel: panel.fan_in)
         self.size.copy_(size)
 
-    def forward(
-        self, batch: Batch, engine: str = "blocks", executor: Executor = one_worker
-    ) -> WeightedBatch:
+    def forward(self, batch: Batch, engine: str = "blocks", executor: Executor = one_worker) -> WeightedBatch:
         """Arrange a batch into panels, as an engine of `GraphMetanetwork` wants them.
 
         `executor` shares out the rows of matrices that stream. Autocast does not touch weights.

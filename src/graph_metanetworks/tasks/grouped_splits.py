@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,11 +33,13 @@ class GroupedSetting(Setting):
 
     @staticmethod
     def of(name: str, group: str) -> GroupedSetting:
-        found = Setting(OWN, None) if name == OWN else Setting.parse(name)
-        if found.percent is None and found.left_out is None and name != OWN:
+        found = None
+        with suppress(TaskError):  # it would name settings that are not for classes
+            found = Setting(OWN, None) if name == OWN else Setting.parse(name)
+        if found is None or (found.percent is None and found.left_out is None and name != OWN):
             raise TaskError(
-                f"there is no setting '{name}' here: give {OWN}, a percentage such as 80, or a column and a "
-                "value to leave out, such as kind!=hash."
+                f"there is no setting '{name}' here: give {OWN}, a percentage below 100 such as 80, or a "
+                "column and a value to leave out, such as kind!=hash."
             )
         return GroupedSetting(name, found.percent, found.left_out, group=group)
 

@@ -14,7 +14,10 @@ class TaskOptions(TrainingOptions):
     """Options that affect the result of a run. A task adds its own in a subclass."""
 
     method: str = option("gmn", f"{METHOD_HELP}.")
-    size: str = option("small", "small (about 50,000 parameters) or paper (about 750,000).")
+    size: str = option(
+        "small",
+        "small (about 50,000 parameters, of the GMN 190,000 when editing) or paper (about 750,000).",
+    )
     setting: str = option(
         "80",
         "Percentage of networks to train on; ood or ladder, by hidden size; or COLUMN!=VALUE to leave out.",

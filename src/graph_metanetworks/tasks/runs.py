@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, replace
 from io import StringIO
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,16 @@ from graph_metanetworks.tasks.task import Task
 from graph_metanetworks.training.job import Networks, Split, TrainingJob
 from graph_metanetworks.training.options import Machine
 from graph_metanetworks.training.processes import barrier, is_first_process
-from graph_metanetworks.training.run_folder import MODEL, PREDICTIONS, REFERENCE, RUN, Run, claim, require_new
+from graph_metanetworks.training.run_folder import (
+    LOCK,
+    MODEL,
+    PREDICTIONS,
+    REFERENCE,
+    RUN,
+    Run,
+    claim,
+    require_new,
+)
 from graph_metanetworks.training.tuning import RATES, tune_rate
 
 
@@ -48,9 +58,9 @@ def train(task: Task[Any], data: TaskData, out: Path, machine: Machine | None = 
         run = Run.load(out)
         try:
             model, output = prepare(task, data, split)
-        except (UnsupportedNetwork, TaskError):  # nothing was trained: free the folder for another method
+        except (UnsupportedNetwork, TaskError):
             if is_first_process():
-                (out / RUN).unlink()
+                _vacate(out)
             raise
         job = TrainingJob(options.method, model, task, data, split, options, out, machine)
         facts = options.found_method.strategy.train(job)
@@ -60,6 +70,13 @@ def train(task: Task[Any], data: TaskData, out: Path, machine: Machine | None = 
         finished = replace(run, result={"output": asdict(output), **result, **facts})
         finished.save(out)
     return finished
+
+
+def _vacate(out: Path) -> None:
+    """Free a folder in which nothing was trained, and remove it if nothing else is in it."""
+    (out / RUN).unlink()
+    if [path.name for path in out.iterdir()] == [LOCK]:
+        rmtree(out)
 
 
 def train_or_load(task: Task[Any], data: TaskData, out: Path, machine: Machine | None = None) -> Run:
@@ -114,12 +131,17 @@ def describe(task: Task[Any], data: TaskData) -> Run:
 def prepare(task: Task[Any], data: TaskData, split: Split) -> tuple[nn.Module, Output]:
     """Make a model, fit it to the scales of the training networks, and check that it takes all networks."""
     torch.manual_seed(task.options.seed)
-    networks = data.networks
-    output = replace(task.output(data), input_shape=networks.input_shape, input_range=networks.input_range)
-    model = task.make_model(output)
+    model, output = make_model(task, data)
     as_metanetwork(model).fit(Networks(data, split.train, task.options.batch_size))
     check_takes_all(model, data, split)
     return model, output
+
+
+def make_model(task: Task[Any], data: TaskData) -> tuple[nn.Module, Output]:
+    """Make the untrained model of a task; a method that cannot do the task is a TaskError."""
+    networks = data.networks
+    output = replace(task.output(data), input_shape=networks.input_shape, input_range=networks.input_range)
+    return task.make_model(output), output
 
 
 @torch.no_grad()

@@ -70,13 +70,15 @@ def _pictures(results: Results, data: ImageZoo) -> str:
         chosen = test[np.linspace(0, len(test) - 1, min(SHOWN, len(test))).astype(int)]
         batch = data.networks.batch(chosen)
         runners = {title: cast(EditRunner, load(cell.folder(results.out))) for title, cell in cells.items()}
-        found = {title: runner.pictures(batch) for title, runner in runners.items()}
+        targets = data.edited[chosen].values
+        found = {title: runner.pictures(batch, targets=targets) for title, runner in runners.items()}
         title = results.task.setting(setting).title
         body += f"<h3>{capitalized(title)}</h3>"
         body += as_image(image_sheet(_edits(found)), f"edits, {title}")
         body += as_image(image_sheet(_error_maps(found)), f"errors, {title}")
+    edited = "the images" if results.task.options.targets == "images" else "what the INR renders"
     return body + paragraph(
-        f"Test networks of the first seed. Targets: {data.edit} of what the INR renders. Numbers are mean "
+        f"Test networks of the first seed. Targets: {data.edit} of {edited}. Numbers are mean "
         "squared errors in the values that networks were fitted to. Error maps show the size of the error in "
         "brightness, black for none, all on one scale.",
         "note",

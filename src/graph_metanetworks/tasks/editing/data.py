@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from graph_metanetworks.errors import TaskError, ZooError
+from graph_metanetworks.graph.batch import Batch
 from graph_metanetworks.tasks.data import TaskData
 from graph_metanetworks.tasks.editing.images import EDITS
 from graph_metanetworks.tasks.editing.render import render_batch
@@ -29,6 +30,7 @@ class Canvas:
     """Where images are rendered, and which values they have."""
 
     conventions: Conventions
+    channels: int | None = None  # None: not known
 
     @staticmethod
     def of(recipe: Recipe[Any], name: str) -> Canvas:
@@ -44,7 +46,8 @@ class Canvas:
                 f"networks of the recipe '{name}' represent signals, and edits are of images. Build a zoo of "
                 "images: gmn zoo build image-inrs --protocol editing."
             )
-        return Canvas(conventions)
+        architecture = getattr(recipe, "architecture", None)
+        return Canvas(conventions, getattr(architecture, "outputs", None))
 
     @staticmethod
     def of_zoo(description: dict[str, Any]) -> Canvas:
@@ -67,6 +70,21 @@ class Canvas:
         """Return the values of edited images; values outside of the range of images are cut off first."""
         unit = EDITS[edit](self.images(values)).flatten(2)
         return unit * self.conventions.value_range + self.conventions.value_low
+
+    def require_maps(self, batch: Batch) -> None:
+        """Refuse networks that do not map coordinates to the values of such images."""
+        for stack in batch.stacks:
+            graph, name = stack.graph, batch.names[stack.members[0]]
+            shape = () if graph.recording is None else graph.recording.input_shape
+            outputs = sum(group.size for group in graph.groups if group.kind == "output")
+            if shape != (len(self.conventions.order),) or outputs != (self.channels or outputs):
+                inputs = "x".join(map(str, shape or ())) or "unknown"
+                wanted = "" if self.channels is None else f" to {self.channels}"
+                raise TaskError(
+                    f"{name} maps {inputs} inputs to {outputs} outputs, and this run edits networks that "
+                    f"map {len(self.conventions.order)} coordinates{wanted}. Train a run on networks "
+                    "like this one."
+                )
 
     def require_same(self, other: Canvas, where: str) -> None:
         """Refuse networks of other conventions: their weights mean other images."""
@@ -145,7 +163,10 @@ def _originals(networks: TracedZoo) -> Tensor:
     try:
         recipe.data = load(name)
     except DataError as error:
-        raise TaskError(f"--targets images needs the data of the zoo: {error}") from error
+        raise TaskError(
+            f"--targets images needs {name}, which the zoo was built from, in data/ or in the folder that "
+            "the environment variable GMN_DATA names. Or choose --targets renders."
+        ) from error
     if recipe.data.checksum != recipe.provenance["checksum"]:
         raise TaskError(
             f"the data set {name} found here is not the one that the networks were fitted to: choose "

@@ -63,18 +63,22 @@ class EditRunner(Runner):
     @torch.no_grad()
     def edit(self, batch: Batch) -> Batch:
         """Return the edited networks as a batch, computed in float64."""
+        self.canvas.require_maps(batch)
         return self.model(exactly(batch, self.model)).to(batch.device)
 
     def predict(self, batch: Batch) -> list[StateDict]:
         return unstacked(self.edit(batch))
 
     @torch.no_grad()
-    def pictures(self, batch: Batch, edited: Batch | None = None, canvas: Canvas | None = None) -> Pictures:
-        """Render networks before and after an edit, by default the one of this run, and their targets."""
-        canvas = canvas or self.canvas
+    def pictures(self, batch: Batch, edited: Batch | None = None, targets: Tensor | None = None) -> Pictures:
+        """Render networks before and after an edit, and show their targets.
+
+        By default the edit is that of this run, and targets are made from what the networks render.
+        """
+        canvas = self.canvas
         before = render_batch(batch, canvas.coordinates)
         after = render_batch(edited or self.edit(batch), canvas.coordinates)
-        target = canvas.edited(before, self.task.options.edit)
+        target = canvas.edited(before, self.task.options.edit) if targets is None else targets.to(before)
         images = (canvas.images(values.float()) for values in (before, after, target))
         return Pictures(*images, *((own - target).square().mean((1, 2)) for own in (before, after)))
 

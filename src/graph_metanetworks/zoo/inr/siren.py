@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -126,6 +127,33 @@ def initial_weights(
         bound = _bound(name, fan_in, conventions)
         weights[name] = torch.empty(shape).uniform_(-bound, bound, generator=generator)
     return weights
+
+
+def rewritten(weights: Mapping[str, Tensor], given: Conventions, wanted: Conventions) -> dict[str, Tensor]:
+    """Return the weights of a SIREN of other conventions that shows the same image or signal.
+
+    >>> given, wanted = Conventions(omega=10.0, output_offset=0.5, value_low=0.0, order="xy"), Conventions()
+    >>> network = Siren(SirenArchitecture(2, 1), given)
+    >>> other = Siren(SirenArchitecture(2, 1), wanted)
+    >>> _ = other.load_state_dict(rewritten(network.state_dict(), given, wanted))
+    >>> points = torch.rand(5, 2)                                # x and y; a brightness of 0.3 is -0.4
+    >>> torch.allclose(other(points.flip(1)), 2 * network(points) - 1, atol=1e-4)
+    True
+    """
+    found = dict(weights)
+    last = len(weights) // 2 - 1
+    stretch = (given.stop - given.start) / (wanted.stop - wanted.start)
+    first = weights["seq.0.weight"].flip(1) if given.order != wanted.order else weights["seq.0.weight"]
+    found["seq.0.bias"] = weights["seq.0.bias"] + first.sum(1) * (given.start - stretch * wanted.start)
+    found["seq.0.weight"] = first * stretch
+    for layer in range(last):
+        for name in (f"seq.{layer}.weight", f"seq.{layer}.bias"):
+            found[name] = found[name] * (given.omega / wanted.omega)
+    scale = wanted.value_range / given.value_range
+    found[f"seq.{last}.weight"] = scale * weights[f"seq.{last}.weight"]
+    shown = weights[f"seq.{last}.bias"] + given.output_offset - given.value_low
+    found[f"seq.{last}.bias"] = scale * shown + wanted.value_low - wanted.output_offset
+    return found
 
 
 def _bound(name: str, fan_in: int, conventions: Conventions) -> float:
