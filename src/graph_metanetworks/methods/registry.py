@@ -8,8 +8,10 @@ the tests take it from this list.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from math import prod
+from typing import Any
 
 import torch
 
@@ -64,6 +66,24 @@ def _probes(output: Output, name: str) -> Probes:
     return Probes(NUM_POINTS, shape, inputs=inputs, outputs="values")
 
 
+def _probing_method(
+    name: str, title: str, base: str, sizes: Mapping[str, Mapping[str, Any]], learning_rate: float
+) -> Method:
+    """Make the entry of a metanetwork that also runs the networks on probes."""
+
+    def make(output: Output, options: Mapping[str, Any]) -> GraphMetanetwork:
+        return _gmn(output, **options, probes=_probes(output, name))
+
+    return Method(
+        name,
+        title,
+        f"{base}, and what networks make of learned inputs: needs forward passes through them",
+        {size: partial(make, options=options) for size, options in sizes.items()},
+        levels=("graph", "node", "edge"),
+        learning_rate=learning_rate,
+    )
+
+
 def _chain_method(model: type[ChainModel], title: str, about: str, learning_rate: float) -> Method:
     """Make the entry of a model on plain chains of layers."""
 
@@ -99,22 +119,15 @@ METHODS = {
             levels=("graph", "node", "edge"),
             learning_rate=3e-3,
         ),
-        Method(
+        _probing_method(
             "gmn-probes",
             "GMN with probes",
-            "the same, and what networks make of learned inputs: needs forward passes through them",
+            "gmn",
             {
-                size: lambda output, hidden=hidden, layers=layers: _gmn(
-                    output,
-                    hidden=hidden,
-                    layers=layers,
-                    blocks="matrix-product",
-                    probes=_probes(output, "gmn-probes"),
-                )
-                for size, (hidden, layers) in {"paper": (95, 4), "small": (20, 3)}.items()
+                "paper": {"hidden": 95, "layers": 4, "blocks": "matrix-product"},
+                "small": {"hidden": 20, "layers": 3, "blocks": "matrix-product"},
             },
-            levels=("graph", "node", "edge"),
-            learning_rate=3e-3,
+            3e-3,
         ),
         Method(
             "gmn-bundles",
@@ -126,6 +139,16 @@ METHODS = {
             },
             levels=("graph", "node", "edge"),
             learning_rate=8e-3,
+        ),
+        _probing_method(
+            "gmn-bundles-probes",
+            "GMN (message passing) with probes",
+            "gmn-bundles",
+            {
+                "paper": {"hidden": 132, "layers": 4, "blocks": "bundles"},
+                "small": {"hidden": 24, "layers": 3, "blocks": "bundles"},
+            },
+            8e-3,
         ),
         Method(
             "gmn-paper",
@@ -154,6 +177,16 @@ METHODS = {
             },
             levels=("graph", "node", "edge"),
             learning_rate=5e-3,
+        ),
+        _probing_method(
+            "gmn-grit-probes",
+            "GMN (GRIT) with probes",
+            "gmn-grit",
+            {
+                "paper": {"hidden": 124, "layers": 4, "blocks": Grit(heads=4), "readout": "nodes"},
+                "small": {"hidden": 12, "layers": 3, "blocks": Grit(heads=4), "readout": "tensors"},
+            },
+            5e-3,
         ),
         Method(
             "statnn",
