@@ -221,6 +221,9 @@ def test_commands_and_report(zoo: gmn.Zoo, run: Path, tmp_path: Path) -> None:
         assert f'alt="{picture}' in report
     assert "Predicting the mean of each column has a mean squared error of 0.0" in report
     succeeds("embed", run, zoo.folder, "--out", tmp_path / "embeddings.npz", "--quiet")
+    words = ("--method", "statnn", "--setting", "supervised-50", "--out", tmp_path / "labels")
+    output = succeeds("train", "contrastive", zoo.folder, *words, *WORDS[:2], *WORDS[4:]).output
+    assert "MSE" in output and "nan" not in output + repr(gmn.load(tmp_path / "labels").run)
 
 
 def test_a_report_without_columns(zoo: gmn.Zoo, tmp_path: Path) -> None:

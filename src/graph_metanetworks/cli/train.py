@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import isnan
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -60,11 +61,13 @@ def train() -> None:
 def scores_table(task: Task[Any], run: Run, out: Path) -> Table:
     assert run.result is not None
     sizes, count = run.result["sizes"], run.result["parameters"]
+    # a supervised run has no views, so nothing is retrieved
+    scores = [own for own in task.scores if not all(isnan(found[own.name]) for found in run.scores.values())]
     rows = [
-        (part, f"{sizes[part]:,}", *(f"{found[score.name]:.{score.digits}f}" for score in task.scores))
+        (part, f"{sizes[part]:,}", *(f"{found[score.name]:.{score.digits}f}" for score in scores))
         for part, found in run.scores.items()
     ]
-    header = ("part", "networks", *(score.title for score in task.scores))
+    header = ("part", "networks", *(score.title for score in scores))
     parameters = f"{count:,} parameters, " if count else ""  # trees have none
     title = f"{run.options['method']} in {out}: {parameters}{run.result['seconds']:.0f} s of training"
     return Table(title, header, rows, right=header[1:])

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +96,7 @@ class Run:
         method, zoo = self.options.get("method"), self.zoo.get("folder")
         if self.result is None:
             return f"Run({self.task}, {method} on {zoo}, not finished)"
-        scores = self.result["scores"]["test"].items()
+        scores = [item for item in self.result["scores"]["test"].items() if not isnan(item[1])]
         test = ", ".join(f"{name} {v:.3f}" if isinstance(v, float) else f"{name} {v}" for name, v in scores)
         return f"Run({self.task}, {method} on {zoo}, test: {test})"
 

@@ -67,6 +67,7 @@ def curves(results: Results) -> str:
                 if curve is not None and np.isfinite(curve[score.column]).any():
                     title = find_method(method).title
                     ax.plot(curve["step"], curve[score.column], color=colour, linewidth=1, label=title)
+            ax.set_visible(ax.has_data())  # supervised runs have no retrieval
             label(ax, results.task.setting(setting).title, "step", f"validation {score.title}")
     if axes[0][0].get_legend_handles_labels()[0]:
         axes[0][0].legend(fontsize=7, frameon=False)
