@@ -193,8 +193,9 @@ def _shift(name: str, about: str, found: list[Prediction], true: Sequence[float 
     predicted = np.array([prediction.accuracy for prediction in found])
     warned = float(np.mean([bool(prediction.warning) for prediction in found]))
     mean, error = None, None
-    if len(true) and None not in true:
-        mean, error = float(np.mean(true)), float(np.abs(predicted - np.array(true, dtype=float)).mean())
+    known = np.array([value for value in true if value is not None])
+    if len(known) and len(known) == len(true):
+        mean, error = float(known.mean()), float(np.abs(predicted - known).mean())
     return Shift(name, about, len(found), float(predicted.mean()), mean, error, warned)
 
 
