@@ -1,5 +1,7 @@
 """Draw the results of several experiments at a glance, for the README: a panel for each, from its runs.csv.
 
+A panel may join experiments: their files are separated by commas.
+
 python docs/make_results.py "Accuracy, R²=experiments/cifar/runs.csv:r2" "Dilation, MSE=..."
 """
 
@@ -20,14 +22,15 @@ DOCS = Path(__file__).resolve().parent
 OURS, OTHERS = COLOURS[0], FAINT
 
 
-def read(path: Path, column: str) -> dict[str, list[float]]:
-    """Return the scores of each method in the first setting of the experiment, one for each seed."""
-    with path.open() as file:
-        rows = list(csv.DictReader(file))
+def read(paths: str, column: str) -> dict[str, list[float]]:
+    """Return the scores of each method in the first setting, one for each seed; of two files, the last."""
     found: dict[str, list[float]] = {}
-    for row in rows:
-        if row["setting"] == rows[0]["setting"]:
-            found.setdefault(row["method"], []).append(float(row[column]))
+    for path in paths.split(","):
+        with Path(path).open() as file:
+            rows = list(csv.DictReader(file))
+        for method in dict.fromkeys(row["method"] for row in rows):
+            own = [row for row in rows if (row["method"], row["setting"]) == (method, rows[0]["setting"])]
+            found[method] = [float(row[column]) for row in own]
     return found
 
 
@@ -57,7 +60,7 @@ def main() -> None:
     for text in options.panels:
         title, _, place = text.partition("=")
         path, _, column = place.rpartition(":")
-        panels.append((title, read(Path(path), column)))
+        panels.append((title, read(path, column)))
     height = 0.8 + 0.2 * max(len(found) for _, found in panels)
     figure, axes = new_figure(1, len(panels), width=3.6 * len(panels), height=height)
     for ax, (title, found) in zip(axes[0], panels, strict=True):

@@ -112,7 +112,7 @@ class Contrastive(Task[Options]):
 
     def make_model(self, output: Output) -> Encoded:
         width, columns = output.width, len(self.options.column_names)
-        top = nn.Linear(width, columns) if self.options.supervised else Mlp(width, width, width)
+        top = nn.Linear(width, columns) if self.options.supervised else projector(width)
         return Encoded(super().make_model(output), top)
 
     def forward(self, model: Any, inputs: Inputs | Batch) -> Outputs | Tensor:
@@ -169,6 +169,11 @@ class Contrastive(Task[Options]):
             loss += share * float(info_nce(outputs.projections, self.options.temperature))
             found += share * float(retrieval(outputs.projections).double().mean())
         return {"loss": loss, "retrieval": found}
+
+
+def projector(width: int) -> nn.Module:
+    """Make what only the contrastive loss sees. Embeddings share a large mean, so they are standardized."""
+    return nn.Sequential(nn.BatchNorm1d(width, affine=False), Mlp(width, width, width))
 
 
 def _rows(
