@@ -38,6 +38,7 @@ class Options(TaskOptions):
     )
     batch_size: int = option(128, "Networks per batch: each is told from all others.", least=2)
     steps: int = option(1000, "Training steps, one batch each.", least=1)
+    weight_decay: float = option(5e-4, "Weight decay of AdamW, that of the paper by default.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
