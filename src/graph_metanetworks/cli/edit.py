@@ -142,7 +142,10 @@ def _of_siren(path: Path, ours: Conventions, changed: dict[str, Any], key: str |
             f"{path}: {error}. Name what builds another INR, --network my_inr.py:build."
         ) from error
     if architecture.inputs != len(ours.order):
-        raise TaskError(f"{path} maps {architecture.inputs} coordinates, and this run edits images, of 2.")
+        raise TaskError(
+            f"{path} maps {architecture.inputs} coordinates, and this run edits networks that map "
+            f"{len(ours.order)}. Train a run on networks like this one."
+        )
     theirs = _conventions(path, ours, changed)
     graph = trace(Siren(architecture, ours), torch.zeros(1, architecture.inputs))
     return Inrs([path.stem], _single(graph, rewritten(weights, theirs, ours), path), theirs)
@@ -160,8 +163,11 @@ def _conventions(path: Path, ours: Conventions, changed: dict[str, Any]) -> Conv
         raise TaskError(f"{path} has no valid conventions: {error}") from error
     if said is None:
         known = f"omega {theirs.omega:g}, output offset {theirs.output_offset:g}, order {theirs.order}"
-        say(f"{path} does not say how its network is run: taken as {known}, and otherwise as in the zoo of "
-            "the run. Change that with --omega, --output-offset and --order.", "yellow")  # fmt: skip
+        say(
+            f"{path} does not say how its network is run: taken as {known}, and otherwise as in the zoo of "
+            "the run. Change that with --omega, --output-offset and --order.",
+            "yellow",
+        )
     return theirs
 
 
